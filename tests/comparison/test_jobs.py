@@ -19,6 +19,7 @@ from transformula.training.settings import TrainingSettings
 
 OTHER = {
     "steps": 7, "tokens": 500, "minutes": 2.0, "epochs": 2.0, "batch": 3, "accumulate": 2, "micro_batches": 2,
+    "loss_chunks": 4,
     "fit": True, "on_not_finite": "skip", "on_spike": "skip", "spike": 3.0, "optimizer": "adamw", "weight_decay": 0.2,
     "beta1": 0.8, "beta2": 0.9, "momentum": 0.9, "clip": 2.0, "lr_schedule": "cosine", "warmup": 0.3, "decay": 0.5,
     "final_lr": 0.1, "freeze": "words.*", "precision": "bf16", "threads": 2, "evaluate_every": 3,

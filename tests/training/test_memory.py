@@ -18,8 +18,9 @@ from transformula.errors import InputError
 from transformula.model.builder import build
 from transformula.model.transformer import Transformer
 from transformula.tasks.base import Batch
+from transformula.tasks.chunked_loss import token_loss
 from transformula.training import memory
-from transformula.training.memory import batch_of, memory_of, memory_of_step, token_loss
+from transformula.training.memory import batch_of, memory_of, memory_of_step
 from transformula.training.progress import Progress
 from transformula.training.settings import TrainingSettings
 from transformula.training.start import train

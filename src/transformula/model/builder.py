@@ -157,6 +157,7 @@ class Blueprint:
     sites      for each section the calls that keep a state in decoding
     borrowed   for each layer the paths of what holds modules that it calls and does not have
     learned    how many positions of an input are learned, by its name, where that was asked
+    chunks     parts of the positions for each of which the output is made by itself in training
     recompute  the lines of layers that are made again in the backward pass, as `recompute` was told
     """
 
@@ -171,6 +172,7 @@ class Blueprint:
         self.borrowed: dict[Path, list[str]] = {}
         self.learned: dict[str, int | None] = {}
         self.recompute = NONE
+        self.chunks = 1
 
     def __deepcopy__(self, memo: Any) -> Blueprint:
         return self
@@ -214,6 +216,8 @@ class Blueprint:
         """The whole model's methods, that call so for each section."""
         architecture = self.architecture
         methods = {"forward": ModelCode(architecture, self.flow, forward, "forward").generate()}
+        if self.chunks > 1:
+            methods["_entering"] = ModelCode(architecture, self.flow, forward, "entering").generate()
         if architecture.main.causal:
             methods["_fixed"] = ModelCode(architecture, self.decoding, forward, "fixed").generate()
             methods["_step"] = ModelCode(architecture, self.decoding, step, "step").generate()

@@ -3,6 +3,7 @@
     forward(self, INPUTS, lengths)                the whole in one pass
     fixed(self, INPUTS, lengths)                  in decoding, once: what does not grow (an encoder's result)
     step(self, INPUTS, fixed, states, at)         in decoding, chunk by chunk: the rest
+    entering(self, INPUTS, lengths)               what enters the output, as a list
 
 Names and history are local registers between calls of the sections; a value is let go after its last reader.
 """
@@ -39,16 +40,19 @@ class ModelCode(FunctionCode):
         self.source = Source("", "\n".join(self.rows))
         super().__init__(PseudoFile(architecture.name or "model", [self.source]), taken=flow.inputs)
         self.architecture, self.flow, self.functions, self.mode = architecture, flow, functions, mode
+        self.runs = flow.chosen("forward" if mode == "entering" else mode)
         self.results = flow.fixed if mode == "fixed" else list(flow.outputs.values())
-        self.uses.update([value for run in flow.chosen(mode) for value in run.reads] + self.results)
+        if mode == "entering":
+            self.results = self.runs.pop().reads
+        self.uses.update([value for run in self.runs for value in run.reads] + self.results)
 
     def generate(self) -> FunctionType:
         self.take_inputs()
-        for run in self.flow.chosen(self.mode):
+        for run in self.runs:
             self.run(run)
         trees = [load(self.registers[value]) for value in self.results]
         tree = trees[0] if trees else ast.List([], ast.Load())
-        if self.mode == "fixed":
+        if self.mode in ("fixed", "entering"):
             tree = ast.List(trees, ast.Load())
         elif len(trees) > 1:
             tree = ast.Dict([ast.Constant(name) for name in self.flow.outputs], trees)
@@ -66,7 +70,7 @@ class ModelCode(FunctionCode):
         """The parameters, and statements that refuse what is no ids and lengths that are none, and that tell which
         positions of each sequence are real."""
         start, architecture, flow = self.span(0), self.architecture, self.flow
-        growing = {"forward": (True, False), "fixed": (False,), "step": (True,)}[self.mode]
+        growing = {"forward": (True, False), "entering": (True, False), "fixed": (False,), "step": (True,)}[self.mode]
         inputs = [name for name in flow.inputs if (name in flow.growing) in growing]
         for name in inputs:
             self.uses[flow.inputs[name]] += ALWAYS  # its checks read it, too

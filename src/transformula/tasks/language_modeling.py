@@ -26,6 +26,7 @@ from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, check_logits, task
+from .chunked_loss import token_loss
 from .losses import perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
 from .predictor import Predictor
@@ -182,7 +183,7 @@ class LanguageModeling(TextTask):
     """
 
     unit = "tokens"
-    carries = True
+    carries = chunks = True
     settings = evaluation = DataSettings
     verb = Verb(
         "sample",
@@ -263,9 +264,8 @@ prompt, the model begins a text. Filters act in the order in which they are list
             before = None if batch.begins else self.carried.into(batch.step, batch.micro)
             logits, left = carry_on(batch.inputs["tokens"], before)
             self.carried.leave(batch.step, batch.micro, left)
-        else:
-            logits = model(batch.inputs["tokens"])
-        return smoothed_cross_entropy(logits, batch.targets, 0.0)
+            return smoothed_cross_entropy(logits, batch.targets, 0.0)
+        return token_loss(model, batch)
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()

@@ -18,8 +18,8 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits
+from .chunked_loss import token_loss
 from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
-from .losses import smoothed_cross_entropy
 from .seq2seq_data import padded_batch
 
 
@@ -70,6 +70,7 @@ class PartsTask(Task):
     buckets  their batches
     """
 
+    chunks = True
     unit = "learned tokens"
     sequences = None
     texts: Sequence[PartlyLearned]
@@ -91,7 +92,7 @@ class PartsTask(Task):
         return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
+        return token_loss(model, batch)
 
     def steps(self, epochs: float) -> int:
         return self.buckets.steps(epochs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -118,5 +119,11 @@ class _Smoothed(torch.autograd.Function):
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
         # one more pass over numbers that no cache holds, where there is something to multiply by
-        as_it_is = above.device.type == "cpu" and float(above) == 1
-        return gradient if as_it_is else gradient * above.to(gradient.dtype), None, None
+        return gradient if is_one(above) else gradient * above.to(gradient.dtype), None, None
+
+
+def is_one(above: Tensor) -> bool:
+    """Whether a gradient is 1, where that is known without waiting for a device."""
+    if isinstance(above, FakeTensor) and above.constant is None:
+        return False
+    return above.device.type == "cpu" and float(above) == 1

@@ -31,8 +31,9 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, Batch, Progress, Scores, Trained, check_causal, check_logits, task
+from .chunked_loss import token_loss
 from .language_modeling import CONTEXT, TextTask
-from .losses import smoothed_cross_entropy, target_scores
+from .losses import target_scores
 from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
 from .writing import end_of
@@ -82,6 +83,7 @@ class Repairing(TextTask):
     measured  the validation text, damaged: window after window, the same at each evaluation
     """
 
+    chunks = True
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
     score_unit = "nats per target token"
@@ -117,7 +119,7 @@ class Repairing(TextTask):
         return batch_of([self.damaged(ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
+        return token_loss(model, batch)
 
     @cached_property
     def measured(self) -> list[Damaged]:

@@ -29,7 +29,8 @@ from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, check_logits, tasks
-from .losses import smoothed_cross_entropy, target_scores
+from .chunked_loss import token_loss
+from .losses import target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
 from .scores.report import Measure, ScoreReport, above, scored
@@ -68,6 +69,7 @@ class SequenceToSequence(Task):
     data     the rows, encoded
     """
 
+    chunks = True
     unit = "target tokens"
     others = Writing.of_others
     settings = Seq2SeqSettings
@@ -163,7 +165,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         return self.data.training.batch(self.data.buckets.rows(step, micro))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return smoothed_cross_entropy(model(**batch.given), batch.targets, self.data.settings.label_smoothing)
+        return token_loss(model, batch, self.data.settings.label_smoothing)
 
     def steps(self, epochs: float) -> int:
         return self.data.buckets.steps(epochs)

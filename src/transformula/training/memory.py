@@ -33,11 +33,12 @@ from torch.utils._pytree import tree_iter
 from ..analysis.memory import GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
 from ..errors import InputError
 from ..language.graph import Architecture
+from ..model.head_in_chunks import set_chunks
 from ..model.recompute import recompute
 from ..model.transformer import Layer, Transformer
 from ..runs import random_state
-from ..tasks.base import Batch, Task
-from ..tasks.losses import smoothed_cross_entropy
+from ..tasks.base import Batch, Task, outputs_of
+from ..tasks.chunked_loss import token_loss
 from ..words.rms import _RMSNorm
 from .adapters import Trainable, choose_trained
 from .machine import BF16, DTYPES, FLOAT32
@@ -114,6 +115,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         frame = sys._getframe(2)
         for _ in range(LONGEST):
             code = frame.f_code
+            if code.co_name == "loss_in_chunks":
+                return MadeAt(LOSS)
             if code.co_name in SECTIONS and code.co_filename.startswith("<formula "):
                 section = self.names.get(id(frame.f_locals.get("self")), code.co_name)
                 section = code.co_name if code.co_name != "layer" else section
@@ -206,12 +209,11 @@ def batch_of(architecture: Architecture, rows: int, context: int) -> Batch:
     return Batch({name: ids for name in names}, ids)
 
 
-def token_loss(model: nn.Module, batch: Batch) -> Tensor:
+def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     """Cross-entropy of a model's one output."""
-    logits = model(**batch.given)
-    if not isinstance(logits, Tensor) or logits.shape[:-1] != batch.targets.shape:
+    if isinstance(model, Transformer) and len(outputs_of(model.architecture)) > 1:
         raise InputError("the memory of a step is known for models of one output, a row of logits for each position")
-    return smoothed_cross_entropy(logits, batch.targets, 0.0)
+    return token_loss(model, batch)
 
 
 def say_memory(
@@ -243,17 +245,18 @@ def memory_of(
 
     rows, context  of a batch, which `settings.micro_batches` cuts
     settings       precision ("auto" counts as bf16), optimizer, accumulate, micro_batches, average, lora, freeze,
-                   recompute
+                   recompute, loss_chunks
     device         "cpu", or "cuda" for a GPU, which need not be here
     """
     settings = settings or TrainingSettings()
     parts = min(rows, settings.micro_batches)
     batch = batch_of(model.architecture, -(-rows // parts), context)
-    before = recompute(model, settings.recompute)
+    before, chunks = recompute(model, settings.recompute), set_chunks(model, settings.loss_chunks)
     try:
-        return memory_of_step(model, token_loss, batch, settings, device, parts * settings.accumulate)
+        return memory_of_step(model, loss_of, batch, settings, device, parts * settings.accumulate)
     finally:
         recompute(model, before)
+        set_chunks(model, chunks)
 
 
 def memory_of_step(

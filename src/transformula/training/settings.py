@@ -93,6 +93,12 @@ class TrainingSettings(Settings):
         " 2,attention",
     )
 
+    loss_chunks: int = Field(
+        1, ge=1,
+        description="parts of a batch's positions whose logits are made one after the other, so that they never are"
+        " in memory as a whole: for large vocabularies",
+    )  # fmt: skip
+
     optimizer: str = Field("muon", description="muon, adamw, or another registered one")
     lr: float | None = Field(None, gt=0, le=1000, description="peak learning rate (default: by width and optimizer)")
     weight_decay: float = Field(

@@ -23,6 +23,7 @@ from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError, InputError, TransformulaError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
+from ..model.head_in_chunks import set_chunks
 from ..model.recompute import recompute
 from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
@@ -113,6 +114,8 @@ def _train(
         machine.keep_memory()
     model.to(device)
     recompute(model, settings.recompute)
+    check_chunks(settings, task)
+    set_chunks(model, settings.loss_chunks)
     parameters = parameters_of(model)
     if not parameters:
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
@@ -223,6 +226,14 @@ def check_select(select: str | None, task: Task | type[Task]) -> None:
         near = nearest(select, task.measures)
         known = f"{did_you_mean(near)} known: {', '.join(task.measures)}"
         raise ConfigError(f"select: {select!r} is no score of {task.name};{known}", near=near)
+
+
+def check_chunks(settings: TrainingSettings, task: Task) -> None:
+    """Raise ConfigError where logits are to be made in chunks and the task makes its loss otherwise."""
+    if settings.loss_chunks > 1 and not task.chunks:
+        known = ", ".join(name for name in tasks.names() if tasks.get(name).chunks)
+        what = f"{task.name} needs its logits as a whole; leave it out, and cut batches into --micro-batches"
+        raise ConfigError(f"loss_chunks: {what} (tasks with it: {known})")
 
 
 def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str, Any]:
