@@ -14,7 +14,6 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
@@ -50,6 +49,7 @@ from .evaluation import Evaluations
 from .failure import Asked, Interrupts, hung
 from .fit import shares_of
 from .guard import NOT_FINITE, STOP, Guard
+from .named import by_kind, named_losses, named_measures, whole_loss, worst_by_kind
 from .optimizer import Optimizer
 from .parallel.data_parallel import GradientSums, Part, parts_of_rank
 from .parallel.world import ALONE, Ranks
@@ -68,40 +68,6 @@ def flops_per_unit(model: nn.Module) -> float:
     """Floating-point operations of training on a token or a picture, forward and backward."""
     count = getattr(model, "flops_per_unit", None)
     return float(count()) if callable(count) else 6.0 * sum(p.numel() for p in model.parameters())
-
-
-def named_losses(model: nn.Module) -> dict[str, Tensor]:
-    """What the model's last pass in training adds to the loss, by name, each with its weight already in it:
-    {"layers.1.experts.balance": tensor}. A model says it by a method of this name; others have none."""
-    losses = getattr(model, "named_losses", None)
-    return dict(losses()) if callable(losses) else {}
-
-
-def named_measures(model: nn.Module) -> dict[str, float]:
-    """What the model measured in this step, by name: {"layers.1.experts.largest_load": 1.8}. A model says it by a
-    method of this name; others have none."""
-    measures = getattr(model, "named_measures", None)
-    return {name: float(value) for name, value in measures().items()} if callable(measures) else {}
-
-
-def whole_loss(loss: Tensor, named: Mapping[str, Tensor]) -> Tensor:
-    """The task's loss and all named ones."""
-    return sum((value.to(loss.dtype) for value in named.values()), loss)
-
-
-def by_kind(named: Mapping[str, float]) -> dict[str, float]:
-    """Sums over the modules: "layers.1.experts.balance" and "layers.2.experts.balance" are one "balance"."""
-    sums: dict[str, float] = {}
-    for name, value in named.items():
-        kind = name.rpartition(".")[2]
-        sums[kind] = sums.get(kind, 0.0) + value
-    return sums
-
-
-def worst_by_kind(measures: Mapping[str, float]) -> dict[str, float]:
-    """The largest of all modules: "layers.1.experts.idle" and "layers.2.experts.idle" are one "idle"."""
-    kinds = dict.fromkeys(name.rpartition(".")[2] for name in measures)
-    return {kind: max(value for name, value in measures.items() if name.endswith(f".{kind}")) for kind in kinds}
 
 
 class Trainer:
