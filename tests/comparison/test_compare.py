@@ -96,6 +96,20 @@ def test_a_comparison_says_what_was_found(runs, given) -> None:
     assert samples == [3, 0, 0, 0, 3, 0, 0, 0]  # of the first seed
 
 
+@pytest.mark.parametrize("told", [{"WORLD_SIZE": "2", "RANK": "1"}, {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}])
+def test_a_comparison_is_not_started_by_several_processes(runs, given, monkeypatch, capsys, told) -> None:
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=rf"many runs.*{next(iter(told))} is 2.*without torchrun.*engine.*slurm.*ray"):
+        compare(PAIR, **given)
+    assert main(["compare", "--study", "norm-placement"]) == 2
+    assert "--engine slurm" in capsys.readouterr().err
+    assert not Path("comparison").exists() and not runs.jobs
+    monkeypatch.setenv(next(iter(told)), "1")
+    monkeypatch.delenv("RANK", raising=False)
+    assert compare(PAIR, dry_run=True, **given).variants
+
+
 def test_a_grid_of_settings_says_the_effect_of_each(runs, given, monkeypatch) -> None:
     effects = {"0, optimizer=adamw": 0.0, "0, optimizer=muon": 0.1, "0.1, optimizer=adamw": 0.0,
                "0.1, optimizer=muon": 0.1}  # fmt: skip

@@ -109,7 +109,7 @@ def test_a_loss_of_the_whole_batch_is_not_cut(tmp_path: Path, given: dict[str, A
         run(tmp_path / "run", task=Contrasting(), steps=2, **given)
     write_data(tmp_path)
     task, model = carry(tmp_path)
-    with pytest.raises(ConfigError, match=f"{key}: .*looks at a batch as a whole"):
+    with pytest.raises(ConfigError, match=f"{key}: the model says `carry: 20`.*leave it out"):
         run(tmp_path / "run", task=task, model=model, steps=2, **given)
     assert not (tmp_path / "run").exists()
 

@@ -12,12 +12,15 @@ import yaml
 from safetensors.torch import load_file
 from torch import nn
 
+from tests.training.killed import carry, write_data
 from tests.training.ranks import on_ranks
 from tests.training.test_loop import run, same
-from tests.training.toy import ToyTask
-from transformula.errors import InputError, RunError
+from tests.training.toy import ToyModel, ToyTask
+from transformula.errors import ConfigError, InputError, RunError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
+from transformula.tasks.base import tasks
+from transformula.training import start
 from transformula.training.parallel.place import RankPlace, job
 from transformula.training.parallel.world import Ranks, join
 
@@ -61,6 +64,52 @@ def test_one_rank_alone_gives_back_what_it_was_given() -> None:
     assert alone.meet(1.5, 2) == [1.5, 2] and alone.any(True) and not alone.any(False)
     assert alone.told(3) == 3 and alone.each("a") == ["a"] and alone.by_first(lambda: 4) == 4
     assert alone.device("auto") == "auto" and tensor.equal(torch.ones(2))
+
+
+class Second(Ranks):
+    """The second of two ranks, which hears nothing of the first."""
+
+    def __init__(self) -> None:
+        super().__init__(RankPlace(1, 2, 1, 2))
+
+    def by_first(self, work: Any) -> Any:
+        return work()
+
+
+class Pairs(ToyTask):
+    """Compares the rows of a batch, but not those of the first one, which are alike."""
+
+    compares = True
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        return 0 * super().loss(model, batch)
+
+
+class Summed(ToyTask):
+    """Its loss grows with the rows, of which it does not tell."""
+
+    def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        return super().loss(model, batch) * len(batch.targets)
+
+
+def test_what_cannot_be_cut_is_refused_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "here", Second)
+    write_data(tmp_path)
+    carrying, model = carry(tmp_path)
+    for task, own, why in (
+        (carrying, model, "the model says `carry: 20`, so that a batch goes on from the one before it"),
+        (Pairs(), ToyModel(), "counting has a contrastive loss, which compares all rows of a batch"),
+        (Summed(), ToyModel(), "counting looks at a batch as a whole"),
+    ):
+        with pytest.raises(ConfigError, match=rf"rank 1 of 2 .*parallel: {why}.*train by one process"):
+            run(tmp_path / "run", task=task, model=own, steps=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_tasks_of_pairs_say_that_they_compare() -> None:
+    known = {name: tasks.get(name) for name in tasks.names()}
+    assert {name for name, kind in known.items() if kind.compares} == {"sentence-embeddings", "image-text-retrieval"}
+    assert not any(kind.compares for name, kind in known.items() if kind.carries)
 
 
 def told() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
@@ -15,6 +16,7 @@ from ..extras import need
 from ..notebook import page
 from ..plain import plain
 from ..structured import Malformed, load_json
+from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
 from .engine import Engine, engines, outcomes_of
@@ -36,6 +38,7 @@ from .tuning import Tuned, tune
 
 GATES = "gates.json"
 UNDECIDED = 3  # exit status
+ALONE = "compare makes many runs, each by one process"
 
 
 class Comparison:
@@ -141,8 +144,11 @@ def compare(
     lie in `store`, and other comparisons use them again. The same call goes on where one was stopped; with more
     variants or seeds it adds to it. With `dry_run` the plan is returned, and nothing is written.
 
-    Raises ConfigError with all mistakes, InputError, FormulaError, DataError; Interrupted.
+    Raises ConfigError with all mistakes, InputError (also where torchrun has started it several times), FormulaError,
+    DataError; Interrupted.
     """
+    clusters = " or ".join(setting("engine", name) for name in ("slurm", "ray"))
+    refuse_ranks(os.environ, ALONE, f"on a cluster with {clusters}")
     if study is None:
         if root is not None:
             raise InputError(f"{setting('root', str(root))} is the folder of a study's data; name the study too")

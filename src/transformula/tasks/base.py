@@ -225,6 +225,7 @@ class Task(ABC):
     reads       numbers of a model's text that its data depends on
     carries     whether its batches go on from step to step for a model that says `carry`
     chunks      whether its loss is made by `token_loss`, which can make logits in chunks
+    compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
     widths      those of an output that fits the data, each with a formula that makes it; {}: any may
@@ -245,6 +246,7 @@ class Task(ABC):
     higher: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False
     row_name: ClassVar[str] = "rows"
     validated: str = ""

@@ -214,6 +214,7 @@ class VectorTask(RowTask):
     """
 
     reader: ClassVar[VectorReader]
+    compares = True
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them; `loss` is that of batches in the data's order."""

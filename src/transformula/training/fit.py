@@ -4,7 +4,8 @@
 
 where a loss is a mean over c positions (or rows), c_i of them in part i: what accumulation adds up. It is the same
 gradient but for rounding and for what looks at a batch as a whole: the drawn numbers of dropout, the balance of
-experts. A task whose loss looks at it as a whole (contrastive pairs) is refused.
+experts. A task whose loss looks at it as a whole (contrastive pairs)
+is refused, and so is a model that carries on from batch to batch.
 """
 
 from __future__ import annotations
@@ -75,6 +76,21 @@ def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch:
     """Raise ConfigError where batches are to be cut and the task's loss of a batch is not the mean of its parts'."""
     if settings.micro_batches * ranks.size == 1 and not settings.fit:
         return
+    what = why_whole(task, model, batch)
+    if what and ranks.several:
+        remedy = "each rank makes a part of every batch: train by one process (without torchrun)"
+        raise ConfigError(f"parallel: {what}, and {remedy}")
+    if what:
+        raise ConfigError(f"{'fit' if settings.fit else 'micro_batches'}: {what}; leave it out, and lower --batch")
+
+
+def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
+    """Why the gradient of a batch is not that of its parts; "" where it is. What the task does not say is tried."""
+    carry = int(getattr(model, "carry", 0)) if task.carries else 0
+    if carry:
+        return f"the model says `carry: {carry}`, so that a batch goes on from the one before it and cannot be cut"
+    if task.compares:
+        return f"{task.name} has a contrastive loss, which compares all rows of a batch, so that it cannot be cut"
     tensors = [*batch.inputs.values(), *batch.lengths.values()]
     alike = type(batch) is Batch and all(len(tensor) == len(batch.targets) for tensor in tensors)
     if alike and len(batch.targets) > 1:
@@ -86,13 +102,7 @@ def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch:
             parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(few, 1.0, 2))
             model.train(training)
         alike = abs(parts - whole) <= CLOSE * max(1.0, abs(whole))
-    if not alike:
-        key = "fit" if settings.fit else "micro_batches"
-        what = f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
-        if ranks.several:
-            remedy = "each rank makes a part of every batch: train by one process (without torchrun)"
-            raise ConfigError(f"parallel: {what}, and {remedy}")
-        raise ConfigError(f"{key}: {what}; leave it out, and lower --batch")
+    return "" if alike else f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
 
 
 def on_a_part(settings: TrainingSettings, batch: Batch, work: Callable[[Batch], T], ranks: Ranks = ALONE) -> T:

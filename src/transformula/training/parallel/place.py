@@ -37,11 +37,9 @@ class RankPlace:
     @staticmethod
     def read(environment: Mapping[str, str]) -> RankPlace | None:
         """What an environment says; None where it says of no other process. Raises InputError, naming a variable."""
-        names = TORCHRUN
-        if "WORLD_SIZE" not in environment:
-            if environment.get(SLURM[0], "1") == "1" or SLURM[1] not in environment:
-                return None
-            names = SLURM
+        names = who_says(environment)
+        if names is None:
+            return None
         size = number_in(environment, names[0], 1)
         if size == 1 and "RANK" not in environment:
             return None
@@ -61,6 +59,22 @@ class RankPlace:
             raise InputError(f"{what}; {remedy}. Processes that train a model each are started with --parallel none")
         port = number_in({"MASTER_PORT": str(PORT), **environment}, "MASTER_PORT", 1, 65535)
         return RankPlace(rank, size, local, local_size or max(1, local + 1), (host, port))
+
+
+def who_says(environment: Mapping[str, str]) -> tuple[str, str, str, str] | None:
+    """The variables that tell of other processes; None where none does."""
+    if "WORLD_SIZE" in environment:
+        return TORCHRUN
+    return SLURM if environment.get(SLURM[0], "1") != "1" and SLURM[1] in environment else None
+
+
+def refuse_ranks(environment: Mapping[str, str], why: str, remedy: str) -> None:
+    """Raise InputError where this process is one of several that were started together."""
+    names = who_says(environment)
+    if names is not None and environment[names[0]].strip() != "1":
+        count = f"{names[0]} is {environment[names[0]]}"
+        what = f"{why}, and here several processes were started together ({count})"
+        raise InputError(f"{what}: start it once, without torchrun or srun; {remedy}")
 
 
 def number_in(environment: Mapping[str, str], name: str, least: int, most: int | None = None) -> int:

@@ -1,0 +1,103 @@
+"""One step of training of each entry of the gallery, by two ranks together and by one process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.invariants.harness import built, inputs, loss_of
+from tests.training.toy import ToyTask
+from transformula.errors import TransformulaError
+from transformula.tasks.base import Batch
+from transformula.training import TrainingSettings, start, train
+from transformula.training.parallel.world import join, leave
+
+ROWS = 3  # of which one rank has two
+GIVEN = {
+    "steps": 1, "optimizer": "adamw", "lr": 0.01, "precision": "float32", "device": "cpu", "threads": 1,
+}  # fmt: skip
+
+
+class Wired(ToyTask):
+    """Some loss of all that an entry returns. Its batches go on where a model says `carry`, as a text's do."""
+
+    carries = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(batch=ROWS)
+        self.wiring = name
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return Batch(inputs(self.wiring, ROWS), torch.zeros(ROWS, 1, dtype=torch.long))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return loss_of(model(**batch.given))
+
+
+@contextmanager
+def a_step_alone() -> Iterator[list[Any]]:
+    """Within it a run ends after its first step, before its float64 weights would be written; yields what it would
+    have told of each: the loss, the named losses, measures, the gradient's norm before it is clipped, the rate."""
+    steps, whole = list[Any](), start._to_its_end
+
+    def once(trainer: Any, *given: Any) -> Any:
+        trainer.weights.publish()
+        trainer._tell = lambda *told: steps.append(told)
+        trainer.step()
+
+    start._to_its_end = once
+    try:
+        yield steps
+    finally:
+        start._to_its_end = whole
+
+
+def step(name: str, folder: Path, **given: Any) -> dict[str, Tensor] | str:
+    """What an entry holds after a step, in float64, with what the step tells; the error where it is refused."""
+    model, before = copy.deepcopy(built(name)), built(name).state_dict()
+    try:
+        with a_step_alone() as steps:
+            train(Wired(name), model, TrainingSettings.read({**GIVEN, **given}), folder, quiet=True)
+    except TransformulaError as error:
+        return f"{error.message}{' after its folder was made' * folder.exists()}"
+    ((loss, named, measures, norm, _),) = steps
+    assert loss > 0 and norm > 0 and any(not torch.equal(before[key], t) for key, t in model.state_dict().items())
+    numbers = {"loss": loss, "gradient": norm, **named, **measures}
+    told = {f"told: {key}": torch.tensor(value, dtype=torch.float64) for key, value in numbers.items()}
+    return {**model.state_dict(), **told}
+
+
+def both(names: list[str], folder: str) -> dict[str, Any]:
+    """On each rank: what became of each entry by both together, and, of every second one, by this process alone."""
+    ranks = join()
+    together = {name: step(name, Path(folder, name), parallel="ddp") for name in names}
+    leave()
+    own = names[ranks.rank :: 2]
+    return {
+        "sums": {name: made if isinstance(made, str) else sums(made) for name, made in together.items()},
+        "apart": {name: apart(step(name, Path(folder, f"{name}-alone"), micro_batches=2), together[name])
+                  for name in own},
+    }  # fmt: skip
+
+
+def sums(made: dict[str, Tensor]) -> float:
+    """One number by which ranks that hold something else are found."""
+    return sum(float(tensor.double().sum()) for tensor in made.values())
+
+
+def apart(alone: Any, together: Any) -> dict[str, float]:
+    """What differs by more than rounding, by how much; {} where both are refused."""
+    if isinstance(alone, str) or isinstance(together, str):
+        return {} if type(alone) is type(together) else {"refused": 1.0}
+    if alone.keys() != together.keys():
+        return {"names": 1.0}
+    far = {
+        key: float((alone[key].double() - together[key].double()).abs().max()) for key in alone if alone[key].numel()
+    }
+    return {key: value for key, value in far.items() if not value <= 1e-8}
