@@ -98,6 +98,10 @@ USES = [
     ("sample run the --max-tokens 3", "the"),
     ("predict run the --max-tokens 3", "the"),
     ("evaluate run", "perplexity"),
+    (
+        "prepare text.txt --validation text.txt --overlap keep --tokenizer bytes --workers 1 --out tokens",
+        "wrote tokens",
+    ),
     ("compare pre-norm rezero --data text.txt", "pip install 'transformula[compare]'"),
     ("repeat run --quiet", "the same: "),
     ("curves run", "wrote curves.svg"),

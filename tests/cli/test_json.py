@@ -18,6 +18,7 @@ from transformula.cli.output import as_json
 
 SIZES = "--depth 1 --width 8 --heads 1 --batch 2 --precision float32 --quiet --threads 1".split()
 TEXT = "--data text.txt --tokenizer characters --context 16 --steps 2".split()
+PREPARED = "text.txt --validation text.txt --overlap keep --tokenizer bytes --workers 1".split()
 EASY = {
     "train": [["pre-norm", *TEXT, "--out", "new", *SIZES]],
     "sample": [["text", "the cat", "dog", "--max-tokens", "3"], ["text", "the", "--max-tokens", "3"]],
@@ -33,6 +34,7 @@ EASY = {
     "fill": [["masked", "the [MASK] sees"]],
     "choose": [["text", "the cat", "--choices", "sees", "dog"]],
     "evaluate": [["text"], ["translator", "--beam", "1"]],
+    "prepare": [[*PREPARED, "--out", "tokens"], [*PREPARED, "--out", "part", "--part", "1/2"]],
     "repeat": [["text", "--quiet"]],
     "reproduce": [[], ["recipe.yaml", "--quiet"]],
     "explain": [["pre-norm"]],
@@ -168,6 +170,7 @@ MISTAKES = {
     "fill": ["text", "a [MASK]"],
     "choose": ["text", "the cat", "--choices", "dog"],
     "evaluate": ["missing"],
+    "prepare": ["missing.txt"],
     "repeat": ["missing"],
     "reproduce": ["missing.yaml"],
     "explain": ["x = x + attenion(norm(x))"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from .options import NO_VERIFY, RUN, USE, Given, option, verb
+from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
 
 @verb(
@@ -117,3 +117,43 @@ def size(count: int) -> str:
     """Bytes as a person reads them: '3.2 MB'."""
     units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
     return next((f"{count / worth:.1f} {unit}" for unit, worth in units if count >= worth), f"{count} B")
+
+
+def prepare_options(parser: Parser) -> None:
+    """Its options: how text is read, and who makes the shards."""
+    from ..data.settings import DataSettings, PrepareSettings
+
+    parser.add("data", "DATA", "a file, a folder or a pattern: each file is a shard of rows")
+    parser.add_settings("data", DataSettings, without=("data", "stride", "stream"))
+    parser.add_settings("preparation", PrepareSettings)
+
+
+@verb(
+    "tokenize data ahead, into shards that training maps into memory",
+    "DATA",
+    prepare_options,
+    examples=[
+        "transformula prepare 'pages/*.parquet' --out tokens --tokenizer runs/first/best --workers 8",
+        "transformula prepare 'pages/*.parquet' --out tokens --tokenizer bytes --part 3/64",
+        "transformula prepare 'pages/*.parquet' --out tokens --tokenizer bytes --merge",
+    ],
+)
+def prepare(given: Given) -> int:
+    """Tokenize data ahead, a shard of tokens for each file, with many processes. A prepare that was stopped goes on
+    when it is run again: shards that are whole stay. In the end sizes and hashes are checked; what is lost or short is
+    named. On a cluster, each job of an array makes a --part, and one prepare with --merge checks them all. Train on the
+    folder: transformula train MODEL --data FOLDER."""
+    from ..data.settings import DataSettings, PrepareSettings
+    from ..data.stream.preparing import prepare_shards
+
+    settings = DataSettings.read({**given.of(DataSettings), "data": given["data"], "stream": True})
+    settings.need()
+    made = prepare_shards(settings, PrepareSettings.read(given.of(PrepareSettings)))
+    if "identity" not in made:
+        told = f"made part {made['part']} of {made['folder']}: {made['shards']:,} shards; the merge comes last: --merge"
+        return given.show(told, made)
+    bad = made["bad"]
+    lines = [f"wrote {made['folder']}: {len(made['shards']):,} shards, {made['tokens']:,} tokens to train"]
+    lines += [f"left out, {len(bad):,} bad shards:", *bad.values()] if bad else []
+    kept = {key: made[key] for key in ("folder", "documents", "tokens", "bytes", "bad")}
+    return given.show("\n".join(lines), {**kept, "shards": len(made["shards"])})

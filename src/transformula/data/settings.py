@@ -165,6 +165,34 @@ class DataSettings(TextSettings):
         super().need()
 
 
+class PrepareSettings(Settings):
+    """Where token shards go, and who makes them."""
+
+    out: str = Field("tokens", min_length=1, description="the folder that is written")
+    workers: int = Field(0, ge=0, description="processes; 0: as many as there are CPU cores")
+    part: str | None = Field(
+        None, pattern=r"^\d+/\d+$", description="make one part of the shards, such as 3/64, on one of many machines"
+    )
+    merge: bool = Field(False, description="make nothing: check the shards of all parts and write the index")
+
+    @field_validator("part")
+    @classmethod
+    def _of_all(cls, value: str | None) -> str | None:
+        if value is not None:
+            number, of = map(int, value.split("/"))
+            if not 1 <= number <= of:
+                raise ValueError("expected K/N with K from 1 to N, such as 3/64")
+        return value
+
+    @property
+    def part_of_all(self) -> tuple[int, int] | None:
+        """(which, of how many), the first of them 0."""
+        if self.part is None:
+            return None
+        number, of = map(int, self.part.split("/"))
+        return number - 1, of
+
+
 class TestedSettings(SourceSettings):
     """Data of rows, with a test set beside the validation set."""
 

@@ -108,7 +108,7 @@ class Windows:
         name: str = "the training text",
     ) -> None:
         # A plain view of the mapped file: indexing a memmap itself costs several times as much.
-        self.ids = np.asarray(ids)
+        self.ids = np.asarray(ids) if isinstance(ids, np.ndarray) else ids
         self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
         needed, why, remedy = self.needs()
         if len(ids) < needed:

@@ -17,6 +17,7 @@ from ..data.prepare import prepare
 from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.stream.batches import StreamedWindows
+from ..data.stream.prepared import PreparedData, prepared, prepared_folder
 from ..data.stream.streamed import StreamedData, streamed
 from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
@@ -66,9 +67,7 @@ class TextTask(Task):
         self.data: Any
         self.windows: Any
         size = None if vocab is None else int(vocab)
-        self.data = data = (
-            streamed(settings, size) if getattr(settings, "stream", False) else prepare(settings, size, extra, mask)
-        )
+        self.data = data = data_of(settings, size, extra, mask)
         self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + data.extra), "context": context}
         self.seed = given.get("seed", 1)
         most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
@@ -93,6 +92,19 @@ class TextTask(Task):
 
     def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
+
+
+def data_of(settings: Any, vocab: int | None, extra: int | None, mask: bool) -> Any:
+    """Data of windows that settings name: in memory, streamed, or token shards that were made ahead."""
+    folder = prepared_folder(settings.data)
+    if isinstance(settings, DataSettings):
+        if folder is not None:
+            return prepared(settings, folder, vocab)
+        if settings.stream:
+            return streamed(settings, vocab)
+    elif folder is not None:
+        raise ConfigError(f"data: {folder} holds token shards, which only language modeling reads; name the text")
+    return prepare(settings, vocab, extra, mask)
 
 
 class ScoredWindow(NamedTuple):
@@ -332,7 +344,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
         split = self.data.split
-        if split.alone or isinstance(self.data, StreamedData):
+        if split.alone or isinstance(self.data, (StreamedData, PreparedData)):
             return {}
         nats = cached_byte_ngrams(self.data.corpus.name, split.training, split.validation, split.whole)
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)

@@ -1,0 +1,162 @@
+"""A folder of token shards, made ahead, and training on it.
+
+    index.json         the shards, with documents, tokens and SHA-256 of each; written last, so that a folder with it is
+                       whole
+    shards/000000.bin  the ids of a shard's training documents, in 2 or 4 bytes each, mapped into memory
+    validation.bin     those of the validation documents
+    tokenizer/         the tokenizer
+
+All shards are one long row of ids, of which the windows of an epoch are read in a keyed order: a batch is a function of
+(seed, step), and nothing but the step needs to be kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError, DataError
+from ...structured import load_json
+from ...tokenizers.base import Tokenizer, load
+from ...tokenizers.texts import Texts
+from ..corpus import Corpus, read_corpus
+from ..prepare import Tokens, token_store
+from ..preview import Preview
+from ..settings import DataSettings
+from ..sources import Named, each
+from ..splits import Split
+from ..tokenizing import folder_named
+
+INDEX = "index.json"
+PLAN = "plan.json"
+KIND = "transformula token shards"
+
+
+class ShardedIds:
+    """The ids of many mapped files as one row, (tokens,); indexed by an array of places."""
+
+    def __init__(self, parts: Sequence[np.ndarray]) -> None:
+        self.parts = [np.asarray(part) for part in parts]
+        self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    def __getitem__(self, places: np.ndarray) -> np.ndarray:
+        found, of = np.empty(places.shape, np.int64), np.searchsorted(self.ends, places, "right")
+        for number in np.unique(of):
+            here, part = of == number, self.parts[number]
+            found[here] = part[places[here] - (self.ends[number] - len(part))]
+        return found
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Token shards, made ready; it has what `TextData` has, but for the training text."""
+
+    index: Mapping[str, Any]
+    corpus: Corpus
+    split: Split
+    tokenizer: Tokenizer
+    training: Tokens
+    validation: Tokens
+    extra: int = 0
+
+    def preview(self) -> Preview:
+        bad = len(self.index["bad"])
+        data: dict[str, Any] = {
+            "data": self.corpus.name,
+            "shards": len(self.index["shards"]),
+            "bad_shards": bad,
+            "documents": self.training.documents + self.validation.documents,
+            "tokens": len(self.training) + len(self.validation),
+            "training_tokens": len(self.training),
+            "validation_tokens": len(self.validation),
+            "split": self.split.how,
+            "tokenizer": self.tokenizer.kind,
+            "vocab": self.tokenizer.vocab,
+        }
+        rows = [
+            ("data", "{data}: {shards:,} shards of tokens, of {documents:,} documents".format(**data)),
+            *([("", f"{bad:,} bad shards were left out")] if bad else []),
+            ("validation", data["split"]),
+            ("tokenizer", "{tokenizer}, vocab {vocab:,}".format(**data)),
+            ("tokens", "{training_tokens:,} to train, {validation_tokens:,} to validate".format(**data)),
+        ]
+        return Preview(data, rows)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for the manifest of a run."""
+        hashes = [self.index["identity"], self.tokenizer.identity]
+        return {"identity": hashes[0], "tokenizer_identity": hashes[1], **self.preview().data}
+
+
+def prepared_folder(data: Named) -> Path | None:
+    """The folder of token shards that the data is; None for any other. Raises DataError for one that is not whole."""
+    names = list(each(data))
+    folders = [Path(os.path.expanduser(name)) for name in names]
+    made = [folder for folder in folders if os.path.isfile(folder / PLAN) and os.path.isdir(folder / "shards")]
+    if not made:
+        return None
+    if len(names) > 1:
+        raise ConfigError("data: token shards cannot be one of several sources; prepare all of them together")
+    if not (made[0] / INDEX).is_file():
+        raise DataError("is not prepared to its end; run the same prepare again, or with --merge", path=made[0])
+    return made[0]
+
+
+def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> PreparedData:
+    """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
+    settings that say how text is read."""
+    for key in ("column", "quoted", "encoding", "file_format", "where", "stream", "bad_shards", "split", "overlap"):
+        if getattr(settings, key) != DataSettings.model_fields[key].default:
+            raise ConfigError(f"{key}: says how text is read, and {folder} holds tokens; leave it out")
+    index = read_index(folder)
+    kind = np.dtype(index["type"]).newbyteorder("<")
+    parts = [
+        mapped(folder / one["file"], kind, one["tokens"], one["shard"]) for one in index["shards"] if one["tokens"]
+    ]
+    tokenizer = load(folder / "tokenizer")
+    named = folder_named(settings.tokenizer) if settings.tokenizer != "auto" else None
+    if settings.tokenizer != "auto" and (named is None or load(named).identity != tokenizer.identity):
+        raise ConfigError(f"tokenizer: {folder} was prepared with its own; leave it out")
+    if vocab is not None and not tokenizer.fits(vocab):
+        raise ConfigError(f"vocab: the model says {vocab}, the tokenizer of {folder} has {tokenizer.vocab}")
+    training = Tokens(ShardedIds(parts), index["bytes"], index["characters"], index["documents"])  # type: ignore[arg-type]
+    about = index["validation"]
+    how, held = about["how"], None
+    if settings.validation is not None:
+        held = read_corpus(settings.validation)
+        how = f"validation data given: {held.name}"
+        validation = token_store(held.documents, tokenizer, name=f"{held.name} (validation)")
+    else:
+        ids = mapped(folder / "validation.bin", kind, about["tokens"], "validation.bin")
+        validation = Tokens(ids, about["bytes"], about["characters"], about["documents"])
+    texts = Texts([]) if held is None else held.documents
+    corpus = Corpus(str(folder), texts, len(index["shards"]))
+    return PreparedData(index, corpus, Split(texts, texts, how, whole=True), tokenizer, training, validation)
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The index of a folder. Raises DataError where it is damaged."""
+    try:
+        index = dict(load_json(folder / INDEX))
+        if index["kind"] != KIND or not index["shards"]:
+            raise ValueError("it is of another kind")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"damaged ({error}); run the same prepare again", path=folder / INDEX) from None
+    return index
+
+
+def mapped(path: Path, kind: np.dtype[Any], tokens: int, shard: str) -> np.ndarray:
+    """The ids of a file. Raises DataError, which names the shard, where it is lost or has another size."""
+    size = path.stat().st_size if path.is_file() else -1
+    if size != tokens * kind.itemsize:
+        what = "is lost" if size < 0 else f"has {size:,} bytes in place of {tokens * kind.itemsize:,}"
+        raise DataError(f"{what} (the tokens of {shard}); run the same prepare again", path=path)
+    return np.memmap(path, kind, "r")
