@@ -18,6 +18,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula.errors import ConfigError, RunError
 from transformula.runs.folder import RunFolder
 from transformula.tasks.base import IGNORED, Batch
+from transformula.tasks.question_answering import QuestionAnswering
 from transformula.training import machine
 from transformula.training.fit import fewest, number_in, parts_of, shares_of
 
@@ -83,9 +84,26 @@ def test_the_gradient_of_the_parts_is_that_of_the_batch(kind: Any, tmp_path: Pat
     batch = task.batch(2, 0)
     whole = gradients(task, model.eval(), [(batch, 1.0)])
     for count in (2, 3, len(batch.targets)):
-        parts = gradients(task, model, shares_of(batch, 1.0, count))
+        parts = gradients(task, model, shares_of(task, batch, 1.0, count))
         for name in whole:
             torch.testing.assert_close(parts[name], whole[name], atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_parts_of_answers_weigh_by_their_marks_and_not_by_what_is_read() -> None:
+    """Rows of several lengths; in one of them answers differ, so that it has two starts."""
+    task = object.__new__(QuestionAnswering)
+    targets = torch.zeros(4, 9, dtype=torch.int64)
+    for row, (length, marks) in enumerate([(9, {2: 1, 3: 1, 5: 2}), (4, {1: 3}), (6, {0: 1, 5: 2}), (3, {2: 3})]):
+        targets[row, length:] = IGNORED
+        for place, mark in marks.items():
+            targets[row, place] = mark
+    batch, output = Batch({"row": torch.arange(4)}, targets), torch.randn(4, 9, 2)
+    whole = task.objective(output, batch)
+    for count in (2, 3, 4):
+        parts = shares_of(task, batch, 1.0, count)
+        assert sum(share for _, share in parts) == pytest.approx(1.0)
+        summed = sum(share * task.objective(output[part.inputs["row"]], part) for part, share in parts)
+        torch.testing.assert_close(summed, whole)
 
 
 def test_a_run_in_micro_batches_is_the_run(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ IGNORED = -100  # target of a position that does not count
 FORWARD = 0.5  # what a unit costs in an evaluation, of what it costs in training
 
 
+def real(targets: Tensor) -> int:
+    """How many of a batch's targets count."""
+    return int((targets != IGNORED).sum())
+
+
 def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
     """Decorator that registers a task under `name`.
 
@@ -225,6 +230,7 @@ class Task(ABC):
     reads       numbers of a model's text that its data depends on
     carries     whether its batches go on from step to step for a model that says `carry`
     chunks      whether its loss is made by `token_loss`, which can make logits in chunks
+    terms       of targets: over how many terms the loss of a batch is a mean
     compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
@@ -246,6 +252,7 @@ class Task(ABC):
     higher: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
+    terms: ClassVar[staticmethod[[Tensor], int]] = staticmethod(real)
     compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False
     row_name: ClassVar[str] = "rows"
@@ -341,7 +348,7 @@ class Task(ABC):
 
     def units(self, batch: Batch) -> int:
         """How many units a batch holds: real targets, unless a task says otherwise."""
-        return int((batch.targets != IGNORED).sum())
+        return real(batch.targets)
 
     def steps(self, epochs: float) -> int:
         """How many steps see each example so often."""

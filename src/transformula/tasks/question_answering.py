@@ -344,6 +344,12 @@ def by_first_sentence(learned: Sequence[Record], records: Sequence[Record]) -> l
     return [Answer(first_sentence_of(str(record["context"]))) for record in records]
 
 
+def marks_of(targets: Tensor) -> int:
+    """How many starts and ends rows have together: one of each, or several where answers differ."""
+    marks = targets.clamp(min=0)
+    return sum(int((marks & mark > 0).sum()) for mark in (START, END))
+
+
 @task("question-answering")
 class QuestionAnswering(RowTask):
     """Questions, each on a text in which the answer stands."""
@@ -354,6 +360,7 @@ class QuestionAnswering(RowTask):
     higher = frozenset(["f1", "exact_match"])
     score = "f1"
     confident = mean_of_rows = True
+    terms = staticmethod(marks_of)
     reader = Questions()
     trivial: ClassVar = {"sliding window": by_sliding_window, "first sentence": by_first_sentence}
     model = {"family": "encoder", "output": "logits = linear(x, 2)"}

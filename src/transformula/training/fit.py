@@ -2,10 +2,10 @@
 
     gradient of a batch = sum over its parts of (c_i / c) times the gradient of part i
 
-where a loss is a mean over c positions (or rows), c_i of them in part i: what accumulation adds up. It is the same
+where a loss is a mean over c positions, rows or marks, c_i of them in part i: what accumulation adds up. It is the same
 gradient but for rounding and for what looks at a batch as a whole: the drawn numbers of dropout, the balance of
-experts. A task whose loss looks at it as a whole (contrastive pairs)
-is refused, and so is a model that carries on from batch to batch.
+experts. A task whose loss looks at it as a whole (contrastive pairs) is refused, and so is a model that carries on from
+batch to batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError, RunError
 from ..runs import random_state
-from ..tasks.base import IGNORED, Batch, Task
+from ..tasks.base import Batch, Task
 from .failure import lacks_memory, unallocated
 from .parallel.data_parallel import parts_of_rank
 from .parallel.world import ALONE, Ranks
@@ -62,12 +62,12 @@ def parts_of(batch: Batch, count: int) -> list[Batch]:
     ]
 
 
-def shares_of(batch: Batch, share: float, count: int) -> list[tuple[Batch, float]]:
-    """The parts of a batch, each with its share of the step's loss, by its real targets; one without is left out."""
+def shares_of(task: Task, batch: Batch, share: float, count: int) -> list[tuple[Batch, float]]:
+    """The parts of a batch, each with its share of the step's loss, by its terms; one without any is left out."""
     if count == 1:
         return [(batch, share)]
     parts = parts_of(batch, count)
-    counts = [int((part.targets != IGNORED).sum()) for part in parts]
+    counts = [task.terms(part.targets) for part in parts]
     shared = [(part, share * own / sum(counts)) for part, own in zip(parts, counts, strict=True) if own]
     return shared or [(batch, share)]
 
@@ -99,7 +99,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
         with random_state.kept(), torch.no_grad():
             model.eval()
             whole = float(task.loss(model, few))
-            parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(few, 1.0, 2))
+            parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(task, few, 1.0, 2))
             model.train(training)
         alike = abs(parts - whole) <= CLOSE * max(1.0, abs(whole))
     return "" if alike else f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
@@ -177,7 +177,7 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
         with random_state.kept(), memory_limited(trainer.device):
             held = torch.empty(kept, device=trainer.device)
             trainer.weights.model.train()
-            parts = parts_of_rank(trainer.ranks, shares_of(batch, 1.0, count * trainer.ranks.size))
+            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, batch, 1.0, count * trainer.ranks.size))
             trainer.gradients(parts[:2])  # the second one beside gradients
             del held
     except (MemoryError, RuntimeError) as error:
