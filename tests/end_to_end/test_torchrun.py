@@ -15,7 +15,7 @@ from transformula.runs.log import read_log
 pytestmark = pytest.mark.slow
 MODEL = ["x = x + attention(norm(x)); x = x + mlp(norm(x))", "--after", "x = norm(x)", "--depth", "1"]
 SIZES = ["--width", "16", "--heads", "2", "--context", "16", "--batch", "4", "--tokenizer", "characters"]
-RUN = ["--steps", "150", "--evaluate-every", "50", "--checkpoint-every", "10", "--precision", "float32", "--quiet"]
+RUN = ["--steps", "600", "--evaluate-every", "200", "--checkpoint-every", "10", "--precision", "float32", "--quiet"]
 
 
 def test_a_killed_rank_is_replaced_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_killed_rank_is_replaced_and_the_run_goes_on(tmp_path: Path) -> None:
     assert run.manifest()["ranks"] == 2 and (run.best / "model.yaml").is_file()
     events = list(read_log(run.log.path))
     steps = [event["step"] for event in events if event["event"] == "step"]
-    assert steps == list(range(10, 151, 10)) and [event["event"] for event in events].count("resumed") == 1
+    assert steps == list(range(10, 601, 10)) and [event["event"] for event in events].count("resumed") == 1
 
 
 def workers(agent: int) -> list[int]:
