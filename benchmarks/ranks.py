@@ -42,7 +42,7 @@ def rate(folder: Path, ranks: int, steps: int, source: Path) -> float:
     events = [event for event in read_log(folder / "log.jsonl") if event["event"] == "step"]
     units = [later["units"] - sooner["units"] for sooner, later in zip(events, events[1:], strict=False)]
     seconds = [later["seconds"] - sooner["seconds"] for sooner, later in zip(events, events[1:], strict=False)]
-    return statistics.median(n / s for n, s in [*zip(units, seconds, strict=True)][FIRST - 1 :])
+    return statistics.median(float(n) / float(s) for n, s in [*zip(units, seconds, strict=True)][FIRST - 1 :])
 
 
 def main() -> int:
