@@ -251,7 +251,8 @@ def placed(names: Any, root: str | Path | None) -> Any:
 
 def is_file(name: str) -> bool:
     """Whether a source names files rather than a set by its name."""
-    return not str(name).startswith("hf:") and bool(re.search(r"[/{*=]|\.\w", str(name)))
+    of_hub = re.match(r"([^=/:]+=[0-9.]+:)?hf:", str(name))
+    return not of_hub and bool(re.search(r"[/{*=]|\.\w", str(name)))
 
 
 def hash_of(config: Mapping[str, Any]) -> str:

@@ -311,7 +311,7 @@ def each(sources: Named) -> Iterable[str]:
 
 def is_there(source: str) -> bool:
     """Whether a source is a set, or files that exist."""
-    if is_built_in(source) or is_hub(source):
+    if is_built_in(source) or is_hub(apart(source)[1]):
         return True
     try:
         files = [os.path.expanduser(file) for file in beside(source).values() or [apart(source)[1]]]
@@ -329,9 +329,11 @@ def absolute(value: Any) -> Any:
     """Names of files as they are found from every folder; what names no file that is there stays as it is."""
     if isinstance(value, list):
         return [absolute(one) for one in value]
-    if not isinstance(value, str) or is_built_in(value) or is_hub(value) or not is_there(value):
+    if not isinstance(value, str) or is_built_in(value) or not is_there(value):
         return value
     label, file = apart(value)
+    if is_hub(file):
+        return value
     return label + os.path.abspath(os.path.expanduser(file))
 
 
@@ -351,10 +353,10 @@ def need_sources(sources: Named, texts: bool = False, pictures: bool = False) ->
         if is_built_in(source):
             built_in_sets.need(source.partition(":")[0])
             continue
-        if is_hub(source):
+        _, file = apart(source)
+        if is_hub(file):
             need("datasets", NEEDS_HUB)
         elif not beside(source):
-            _, file = apart(source)
             for path in files_of(file) if texts else [Path(file)]:
                 if extension(path) in formats:
                     formats.need(extension(path))

@@ -66,6 +66,11 @@ def trained_tokenizer(
         return load(cached_entry("tokenizer", digest.hexdigest()[:32], make))
 
 
+def learns(name: str) -> bool:
+    """Whether the tokenizer that a setting names is trained on text."""
+    return folder_named(name) is None and (name in ("auto", "characters") or tokenizers.get(name).sized)
+
+
 def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bool = False) -> tuple[Tokenizer, str]:
     """The tokenizer that a setting names, trained on (or loaded for) a split of texts, and one line that says why it is
     this one. With `ends` one of characters has an end of document, of a single text too.

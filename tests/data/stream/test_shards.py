@@ -97,7 +97,7 @@ def test_rows_that_a_source_does_not_want_keep_their_numbers() -> None:
         def rows(self, shard: str, start: int = 0):
             return ({"text": f"{shard} {number}" if number % 3 else " "} for number in itertools.count(start))
 
-        def keeps(self, row) -> bool:
+        def keeps(self, row, place: str) -> bool:
             return row["text"] == " " or int(row["text"].split()[1]) % 2 == 0
 
     numbers = [number for number, _ in itertools.islice(Even("even", ["a"]).documents("a", 1), 4)]
@@ -106,8 +106,9 @@ def test_rows_that_a_source_does_not_want_keep_their_numbers() -> None:
         Even("even", [])
 
 
-def test_conditions_on_columns_leave_rows_out(tmp_path: Path) -> None:
-    path = write(tmp_path, "parquet")
+@pytest.mark.parametrize("kind", KINDS)
+def test_conditions_on_columns_leave_rows_out(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path, kind)
     for column in (None, "text"):
         source = FileShards(str(path), column, Options(where="id >= 37"))
         assert [number for number, _ in source.documents(str(path), 3)] == [37, 38, 39]

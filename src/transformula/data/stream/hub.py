@@ -33,8 +33,8 @@ class HubShards(ShardSource):
     def rows(self, shard: str, start: int = 0) -> Iterator[Values]:
         return self.known.rows(self._number[shard], start)
 
-    def keeps(self, row: Values) -> bool:
-        return self.where is None or self.where.keeps(row, self.name)
+    def keeps(self, row: Values, place: str) -> bool:
+        return self.where is None or self.where.keeps(row, f"{self.name}, {place}")
 
     def stamp(self, shard: str) -> Any:
-        return self.known.commit
+        return [self.known.commit, str(self.where)]

@@ -57,8 +57,9 @@ class ShardSource(ABC):
         """The rows of a shard, from number `start` on, counted from 0; no row is left out, so that numbers stay. Raises
         DataError, which names the shard, where it cannot be read."""
 
-    def keeps(self, row: Values) -> bool:
-        """Whether a row is wanted: a source may leave some out, by their score or their language."""
+    def keeps(self, row: Values, place: str) -> bool:
+        """Whether a row is wanted: a source may leave some out, by their score or their language. Raises
+        DataError, with the place."""
         return True
 
     def count(self, shard: str) -> int | None:
@@ -92,7 +93,7 @@ class ShardSource(ABC):
         column = self.text
         for number, row in enumerate(self.rows(shard, start), start):
             place = f"{shard}, row {number}"
-            if self.keeps(row):
+            if self.keeps(row, place):
                 value = row[column] if column in row else find(row, column, place)
                 if value is not None and not isinstance(value, (str, memoryview, bytes)):
                     raise DataError(f"{place}: {column!r} is {kind_of(value)}; expected a string")
@@ -141,8 +142,8 @@ class FileShards(ShardSource):
         values = (row for _, row in formats.get(kind).read(path, replace(self.how, header=True)))
         return itertools.islice(values, start, None)
 
-    def keeps(self, row: Values) -> bool:
-        return self.how.keep(row, self.name)
+    def keeps(self, row: Values, place: str) -> bool:
+        return self.how.keep(row, place)
 
     def count(self, shard: str) -> int | None:
         path = Path(shard)

@@ -22,9 +22,11 @@ from ..preview import Preview, working
 from ..settings import DataSettings
 from ..sources import apart, each
 from ..splits import Split
-from ..tokenizing import choose_tokenizer
+from ..tokenizing import choose_tokenizer, learns
+from ..where import Where
 from .batches import StreamedWindows
 from .documents import StreamText, hold_out, sample_of_text, short_digest
+from .hub import HubShards
 from .shards import FileShards, ShardSource
 
 
@@ -113,8 +115,7 @@ def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
             held = Texts.of(documents)
             how = f"{len(held):,} documents, held out by their hash"
     with working("reading a sample for the tokenizer"):
-        loaded = Path(settings.tokenizer).expanduser().exists()
-        sample = Texts(held.contents[:1]) if loaded else sample_of_text(texts)
+        sample = sample_of_text(texts) if learns(settings.tokenizer) else Texts(held.contents[:1])
     corpus = Corpus(", ".join(names), held, sum(len(text.source.names) for text in texts))
     split = Split(sample, held, how, whole=True)
     tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, vocab, ends=True)
@@ -140,8 +141,11 @@ def weighted(name: str, settings: DataSettings) -> tuple[float, ShardSource]:
 
 
 def open_shards(name: str, settings: DataSettings) -> ShardSource:
-    """The source of shards of a name."""
-    if is_hub(name):
-        raise ConfigError(f"stream: {name} is a set of the hub, and shards are files; leave {setting('stream')} out")
+    """The source of shards of a name: files, or a data set of the hub. Raises DataError, ConfigError."""
     how = Options(**settings.reading)
-    return FileShards(name, settings.column, how)
+    if not is_hub(name):
+        return FileShards(name, settings.column, how)
+    for key in ("quoted", "encoding", "file_format"):
+        if getattr(settings, key) is not None:
+            raise ConfigError(f"{key}: has no meaning for {name}; leave it out")
+    return HubShards(name, settings.column, how.where if isinstance(how.where, Where) else None)
