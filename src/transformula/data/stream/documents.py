@@ -50,8 +50,9 @@ class StreamText:
             yield from self.source.documents(shard, start)
         except DataError as error:
             if not self.skip:
-                how = f"; or leave bad shards out with {setting('bad_shards', 'skip')}"
-                raise DataError(f"{error}{how}") from None
+                text = str(error)
+                how = f"or leave bad shards out with {setting('bad_shards', 'skip')}"
+                raise DataError(f"{text}{'' if text.endswith('?') else ';'} {how}") from None
             self.bad.setdefault(shard, str(error))
 
     def documents(self, shard: str, start: int = 0) -> Iterator[tuple[int, str]]:

@@ -198,7 +198,7 @@ def opened_parquet(path: Path) -> Any:
     if check_regular(path) == 0:
         raise DataError("is empty; expected a parquet file: copy it again", path=path)
     try:
-        return arrow.ParquetFile(path, memory_map=False, pre_buffer=False)
+        return arrow.ParquetFile(path, memory_map=False, pre_buffer=False, page_checksum_verification=True)
     except Exception as error:
         raise damaged_parquet(path, error) from None
 
