@@ -36,6 +36,19 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def flocked(handle: int, shared: bool = False) -> bool:
+    """Lock an open file; False where another process holds it. Windows and some file systems have no such locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
+
+
 def new_folder(parent: Path, prefix: str) -> Path:
     """An empty folder in `parent` whose name begins with `prefix` and is not taken."""
     while True:

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -118,6 +119,9 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def _make(folder):
+    with open(folder.parent.parent / "made", "a") as file:
+        file.write("once ")
+    time.sleep(0.3)
     (folder / "x").write_text("content")
     return {}
 
@@ -126,7 +130,21 @@ def _race(_):
     return (cached_entry("tokens", "key", _make) / "x").read_text()
 
 
-def test_several_processes_at_once(cache):
+def _interrupted(folder):
+    raise KeyboardInterrupt
+
+
+def test_of_several_processes_at_once_one_makes_an_entry(cache):
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        assert pool.map(_race, range(16)) == ["content"] * 16
+        assert pool.map(_race, range(16), chunksize=1) == ["content"] * 16
     assert [p.name for p in (cache / "tokens").iterdir()] == ["key"]
+    assert (cache / "made").read_text() == "once "
+
+
+def test_an_entry_that_was_not_made_to_its_end_leaves_nothing(cache):
+    (cache / "tokens").mkdir()
+    (cache / "tokens" / ".key.lock").touch()  # of a process that was killed
+    with pytest.raises(KeyboardInterrupt):
+        cached_entry("tokens", "key", _interrupted)
+    assert not list((cache / "tokens").iterdir())
+    assert _race(0) == "content"

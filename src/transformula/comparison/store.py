@@ -16,10 +16,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..atomic_io import write_whole
+from ..atomic_io import flocked, write_whole
 from ..errors import CheckpointError
 from ..plain import plain
-from ..runs.folder import CONFIG, flocked
+from ..runs.folder import CONFIG
 from ..structured import Malformed, load_json
 from .records import Job, Outcome
 

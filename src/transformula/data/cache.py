@@ -4,8 +4,9 @@
     KIND/KEY/...            the files
 
 A key is a hash of all that the content depends on, so nothing in the cache is ever out of date; changed data has
-another key. An entry is made beside its place and moved there when it is whole. What it holds is compared with the hash
-in its `about` whenever it is used (a second for 1.2 GB): training on zeros that a disk left would show nowhere.
+another key. An entry is made beside its place, by one process at a time, and moved there when it is whole. What it
+holds is compared with the hash in its `about` whenever it is used (a second for 1.2 GB): training on zeros that a disk
+left would show nowhere.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic_io import new_folder, sync
+from ..atomic_io import flocked, new_folder, sync
 from ..errors import DataError
 from ..structured import load_json
+from .preview import working
 
 ABOUT = "about.json"
+WAIT = 0.1  # seconds between two looks at whether another process is done
 KINDS = ("tokens", "tokenizer", "builtin", "baselines")
 
 
@@ -64,7 +67,35 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
         for left in place.parent.glob(".*"):  # what processes that were killed left half made, more than a day ago
             if left.is_dir() and time.time() - left.stat().st_mtime > 86400:
                 shutil.rmtree(left, ignore_errors=True)
-        temporary = new_folder(place.parent, f".{key[:16]}.")
+    with _alone(place):
+        if not is_whole(place):
+            _make(place, make)
+    return place
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Wait while another process makes an entry, such as another rank of the same training. This saves work alone:
+    where a file system has no locks both make it, and the first to be done wins."""
+    path = place.with_name(f".{place.name}.lock")
+    with _guarded(place):
+        handle = open(path, "ab")
+    try:
+        if not flocked(handle.fileno()):
+            with working("waiting for another process that makes the same"):
+                while not flocked(handle.fileno()):
+                    time.sleep(WAIT)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # those who wait hold the file itself, and find the entry
+            path.unlink()
+        handle.close()
+
+
+def _make(place: Path, make: Callable[[Path], dict[str, Any]]) -> None:
+    """Make an entry beside its place, and move it there."""
+    with _guarded(place):
+        temporary = new_folder(place.parent, f".{place.name[:16]}.")
     try:
         about = make(temporary)
         with _guarded(place):
@@ -75,7 +106,6 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
             _move(temporary, place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return place
 
 
 def is_whole(place: Path) -> bool:

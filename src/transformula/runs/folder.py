@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from ..atomic_io import check_inside, remove_partial, write_whole
+from ..atomic_io import check_inside, flocked, remove_partial, write_whole
 from ..errors import CheckpointError, RunError, did_you_mean, nearest
 from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
@@ -269,19 +269,6 @@ class RunFolder:
             what = f"no checkpoint is whole, so the run cannot go on: {'; '.join(damaged)}"
             raise CheckpointError(f"{self.path}: {what}. Start again with another --out{left}")
         return None, []
-
-
-def flocked(handle: int, shared: bool = False) -> bool:
-    """Lock an open file; False where another process holds it. Windows and some file systems have no such locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        pass
-    return True
 
 
 class _Dumper(yaml.SafeDumper):
