@@ -118,7 +118,7 @@ def test_a_disk_that_gives_nothing_removes_nothing(tmp_path: Path, monkeypatch: 
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "_stamp", unread)
+        patched.setattr(checkpoints, "stamp_of", unread)
         found, damaged = newest(tmp_path)
         assert found is None and "cannot be read (Input/output error)" in damaged[0]
         assert remove_broken(tmp_path, 0) == []
@@ -137,7 +137,7 @@ def test_damage_is_seen_and_passed_over(tmp_path: Path, kind: str) -> None:
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_checkpoint(tmp_path, made(1))
-    for place in ("save_tensors", "_stamp"):
+    for place in ("save_tensors", "stamp_of"):
         with monkeypatch.context() as patched:
             patched.setattr(checkpoints, place, lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left")))
             with pytest.raises(OSError):

@@ -160,3 +160,8 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path | str) -> Non
             what = f"{path}: {count:,} of the {tensor.numel():,} numbers of {name} are not finite (NaN or infinite), so"
             remedy = "use another checkpoint, or train with a lower learning rate"
             raise CheckpointError(f"{what} whatever the model gives would be, too; {remedy}")
+
+
+def is_divided(tensor: Tensor) -> bool:
+    """Whether several processes hold a part of it each: a DTensor."""
+    return hasattr(tensor, "device_mesh")

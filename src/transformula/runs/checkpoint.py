@@ -10,6 +10,9 @@
       state.json               the run and the step, position in the data, time, best value, ...
       manifest.json            size and SHA-256 of each file, written last
 
+Where several ranks hold a part of the tensors each, a folder `weights/` with a file of each rank stands in the place of
+`weights.safetensors`, and so on (`parts.py`, `sharded_checkpoint.py`). Either form is read by any number of ranks.
+
 The folder is filled under another name, synced and renamed. A checkpoint is used only if every file is as its manifest
 says (a flipped bit in a safetensors file loads without error otherwise), and if it is of this run and of the step that
 its folder is named after.
@@ -20,12 +23,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from ..atomic_io import whole_folder
 from ..errors import CheckpointError
@@ -37,6 +41,8 @@ STATE = "state.json"
 TENSORS = ("weights", "optimizer", "streams")
 FORMER_NAMES = {"optimizer": "optimiser"}  # how earlier versions spelled a file's name; it is read too
 OPTIONAL = ("average", "adapters", "carried")  # tensors that a run may have none of: then there is no file
+Like = Callable[[str, str, Size], Tensor | None]
+"""(file, name, shape) -> the tensor that one read from a checkpoint is to be divided like; None: it is read whole"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,21 @@ def file_of(folder: Path, name: str) -> Path:
     return former if former.is_file() else folder / f"{name}.safetensors"
 
 
+def files_of(folder: Path, name: str) -> list[Path]:
+    """The file of some tensors, or one of each rank."""
+    return sorted((folder / name).glob("*.safetensors")) or [file_of(folder, name)]
+
+
+def tensors_of(folder: Path, name: str, like: Like | None = None) -> dict[str, Tensor]:
+    """Some of a checkpoint's tensors, whole or divided. Raises CheckpointError."""
+    files = files_of(folder, name)
+    if like is None and files[0].parent == folder:
+        return load_tensors(files[0])
+    from .parts import read_parts
+
+    return read_parts(files, None if like is None else partial(like, name))
+
+
 def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint; returns its folder. Nothing is left of one that fails."""
     target = folder_of(checkpoints, checkpoint.step)
@@ -71,20 +92,23 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
             save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name), hashed=False)
         state = {"run": checkpoint.run, "step": checkpoint.step, **checkpoint.state}
         (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-        files = {path.name: _stamp(path) for path in sorted(folder.iterdir())}
+        files = {path.name: stamp_of(path) for path in sorted(folder.iterdir())}
         (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
     return target
 
 
-def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
+def load_checkpoint(folder: Path, run: str = "", like: Like | None = None, checked: bool = False) -> Checkpoint:
     """Read a checkpoint, every file checked against the manifest.
 
-    run  the identity of the run that it should be of; "" for any
+    run      the identity of the run that it should be of; "" for any
+    like     what its tensors are to be divided like; None: each is read whole
+    checked  its files have been
 
     Raises CheckpointError that names the file, also for a checkpoint of another run or a folder that was renamed.
     """
     try:
-        check_whole(folder)
+        if not checked:
+            check_whole(folder)
     except OSError as error:  # of the disk: it may be read another time
         raise CheckpointError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
     try:
@@ -99,30 +123,44 @@ def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
         raise CheckpointError(f"{folder}: holds step {step:,}, so its name was changed; name it {name} again")
     if run and stated and run != stated:
         raise CheckpointError(f"{folder}: is a checkpoint of another run; put back that of this run, or remove it")
-    names = (*TENSORS, *(name for name in OPTIONAL if file_of(folder, name).is_file()))
-    tensors = {name: load_tensors(file_of(folder, name)) for name in names}
+    names = (*TENSORS, *(name for name in OPTIONAL if files_of(folder, name)[0].is_file()))
+    tensors = {name: tensors_of(folder, name, None if name == "streams" else like) for name in names}
     return Checkpoint(step=step, state=state, run=str(stated), **tensors)
 
 
-def check_whole(folder: Path) -> None:
-    """Raise CheckpointError unless every file is there and as its manifest says, OSError where one cannot be read."""
+def check_whole(folder: Path, share: tuple[int, int] = (0, 1)) -> None:
+    """Raise CheckpointError unless every file is there and as its manifest says, OSError where one cannot be read.
+
+    share  (number, count): of so many that check the content of files together, this one
+    """
     path = folder / MANIFEST
     if not path.is_file():
         raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end")
     try:
         files = load_json(path)["files"].items()
         stated = {name: {"bytes": stamp["bytes"], "sha256": stamp["sha256"]} for name, stamp in files}
+        by_size = sorted(stated, key=lambda name: (-stated[name]["bytes"], name))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
-    needed = {STATE, *(file_of(folder, name).name for name in TENSORS)}
+    divided = {name for name in (*TENSORS, *OPTIONAL) if (folder / name).is_dir()}
+    divided |= {name.partition("/")[0] for name in stated if "/" in name}
+    needed = {STATE, *(file_of(folder, name).name for name in TENSORS if name not in divided)}
+    needed |= {f"{name}/{file.name}" for name in divided for file in (folder / name).glob("*")}
     for name in sorted(needed | set(stated)):
         file = folder / name
         if name not in stated:
             raise CheckpointError(f"{path}: damaged: it does not list {name}")
-        if file.parent != folder or not file.is_file():
+        if not is_place(name) or not file.is_file():
             raise CheckpointError(f"{file}: the file is missing")
-        if _stamp(file) != stated[name]:
-            raise CheckpointError(f"{file}: damaged: its content is not what was written")
+    for name in by_size[share[0] :: share[1]]:
+        if stamp_of(folder / name) != stated[name]:
+            raise CheckpointError(f"{folder / name}: damaged: its content is not what was written")
+
+
+def is_place(name: str) -> bool:
+    """Whether a manifest may name such a file: one in the checkpoint's folder, or in that of some tensors."""
+    *folders, last = name.split("/")
+    return last not in ("", "..") and (not folders or (len(folders) == 1 and folders[0] in (*TENSORS, *OPTIONAL)))
 
 
 def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[str]]:
@@ -168,6 +206,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stamp(path: Path) -> dict[str, Any]:
+def stamp_of(path: Path) -> dict[str, Any]:
+    """What a manifest says of a file."""
     with open(path, "rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
