@@ -239,7 +239,10 @@ def test_a_sample_is_text_of_its_seed(one, many, tokenizer):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("vaswani", "gives a model `tokens` alone; this one reads source, tokens"), ("roberta", "sees the answers")],
+    [
+        ("vaswani", "and `document` alone; this one reads source, tokens"),
+        ("roberta", "sees the answers"),
+    ],
 )
 def test_models_of_another_task_are_refused(name, message):
     architecture = check(gallery.load(name), vocabulary())

@@ -137,7 +137,7 @@ def run(
         if window is not None and any(len(row.tokens) - row.begin > window for row in live):
             decoding, logits = read(model, live, most, window)
         else:
-            logits = logits_of(model, model.step(chosen.unsqueeze(1), decoding))[:, -1]
+            logits = logits_of(model, stepped(model, chosen.unsqueeze(1), decoding))[:, -1]
 
 
 def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> tuple[Any, Tensor]:
@@ -155,9 +155,16 @@ def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> 
     # The last token written is never read, hence the 1.
     decoding = model.start(len(rows), longest + ahead - 1 if window is None else max(window, longest))
     tokens, lengths = padded(texts, device_of(model))
-    logits = logits_of(model, model.step(tokens, decoding, new=lengths))
+    logits = logits_of(model, stepped(model, tokens, decoding, lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
     return decoding, logits[torch.arange(len(rows), device=logits.device), last]
+
+
+def stepped(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
+    """A step of a model. One that reads which document each token is of is told that all are of one."""
+    if "document" not in getattr(model, "inputs", ()):
+        return model.step(tokens, decoding, new=new)
+    return model.step(tokens, decoding, new=new, document=torch.zeros_like(tokens))  # type: ignore[call-arg]
 
 
 def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:

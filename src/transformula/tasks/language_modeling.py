@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -190,12 +190,14 @@ class LanguageModeling(TextTask):
     """Next-token prediction on a text.
 
     context       inputs in a window
+    reads_document  whether the model reads which document each token is of: so packed documents do not see each other
     carry_length  what the model's text says: above 0 rows go on from step to step, with what their segments have left,
                   and an evaluation reads the validation text in one row to its end
     """
 
     unit = "tokens"
     carries = chunks = True
+    may_read: ClassVar[tuple[str, ...]] = ("tokens", "document")
     settings = evaluation = DataSettings
     verb = Verb(
         "sample",
@@ -226,6 +228,8 @@ prompt, the model begins a text. Filters act in the order in which they are list
             )
         super().__init__(settings, numbers, given, cut=ContinuedWindows if carry else Windows)
         self.context, self.carry_length, validation = context, carry, self.data.validation
+        self.reads_document = "document" in (given.get("inputs") or ())
+        self.opening: Sequence[int] = self.data.tokenizer.marks.opening
         if settings.stream and carry:
             raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
         self.carried = CarriedRows()
@@ -240,15 +244,21 @@ prompt, the model begins a text. Filters act in the order in which they are list
     def check(cls, architecture: Architecture) -> None:
         cls.check_reading(architecture)
         check_logits(cls.name, architecture)
+        if architecture.carry and "document" in architecture.inputs:
+            raise InputError(
+                "carry: segments go on from one another, and `document` counts the documents of a segment alone; take"
+                " `carry`, or what reads `document`, out"
+            )
 
     @classmethod
     def check_reading(cls, architecture: Architecture) -> None:
-        """Raise InputError for a model that reads anything but the tokens before each."""
+        """Raise InputError for a model that reads anything but the tokens before each, and their documents."""
         inputs = architecture.inputs
-        others = [name for name in inputs if name != "tokens"]
-        if others or not inputs:
+        others = [name for name in inputs if name not in cls.may_read]
+        if others or "tokens" not in inputs:
+            who, gives = cls.name.replace("-", " "), " and ".join(f"`{name}`" for name in cls.may_read)
             raise InputError(
-                f"language modeling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: name"
+                f"{who} gives a model {gives} alone; this one reads {', '.join(inputs) or 'nothing'}: name"
                 " a task whose data has that (transformula train --help lists the tasks), or leave"
                 f" {', '.join(others) or 'it'} out of its `before`"
             )
@@ -267,7 +277,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         inputs, targets = self.windows.at(step, micro)
         if isinstance(self.windows, ContinuedWindows):
             return Segments({"tokens": inputs}, targets, step=step, micro=micro, begins=self.windows.begins(step))
-        return Batch({"tokens": inputs}, targets)
+        return Batch(read_by(inputs, self.opening if self.reads_document else None), targets)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """For a model that says `carry` the batches of one micro-batch come step after step; one may come again."""
@@ -292,6 +302,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         """
         ids, total = self.data.validation.ids, sum(span.length - span.first for span in self.validation_spans)
         view, carried = evaluating(model), None
+        opening = self.opening if "document" in getattr(view, "inputs", ()) else None
         carry_on = segment_of(view, self.carry_length)
 
         def onward(tokens: Tensor) -> Any:
@@ -308,7 +319,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
                     rows = torch.from_numpy(ids[part + np.arange(length + 1)].astype(np.int64))
                     targets = rows[:, 1:].clone()
                     targets[:, :first] = IGNORED
-                    yield Batch({"tokens": rows[:, :-1]}, targets)
+                    yield Batch(read_by(rows[:, :-1], opening), targets)
                     done += len(part) * (length - first)
                     if progress is not None:
                         progress(done, total)
@@ -371,6 +382,17 @@ prompt, the model begins a text. Filters act in the order in which they are list
         about = {"task": self.name, **self.data.describe(), "context": self.context}
         about |= {} if isinstance(self.data, StreamedData) else {"windows": self.windows.count}
         return about | ({"carry": self.carry_length} if self.carry_length else {})
+
+
+def documents_of(tokens: Tensor, opening: Sequence[int]) -> Tensor:
+    """Of which document of its row each token is, from 0: (batch, length) int64. A document begins with the first of
+    the tokens that stand before it, which predicts its first token and so sees none of the document before."""
+    return (tokens == opening[0]).long().cumsum(1) if opening else torch.zeros_like(tokens)
+
+
+def read_by(tokens: Tensor, opening: Sequence[int] | None) -> dict[str, Tensor]:
+    """The inputs of a model, (batch, length) int64 each: tokens, and their documents unless `opening` is None."""
+    return {"tokens": tokens} if opening is None else {"tokens": tokens, "document": documents_of(tokens, opening)}
 
 
 def segment_of(model: nn.Module, carry: int) -> Callable[..., Any] | None:

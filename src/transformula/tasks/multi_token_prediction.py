@@ -34,6 +34,7 @@ class MultiTokenPrediction(LanguageModeling):
     """Prediction of the next token and of those after it, each by an output of its own."""
 
     carries = False
+    may_read = ("tokens",)
     model: ClassVar = {"output": "\n".join([FIRST, *map(FURTHER.format, (2, 3, 4))])}
 
     @classmethod
