@@ -1,3 +1,6 @@
+from typing import Any
+
+import pytest
 import torch
 
 from tests.training.toy import ToyModel, ToyTask
@@ -14,6 +17,26 @@ def test_the_working_copy_is_bf16_and_shares_buffers() -> None:
     assert all(p.dtype == torch.float32 for p in model.parameters())
     weights.model.train()(torch.zeros(1, 3, dtype=torch.long))
     assert model.seen.item() == 1
+
+
+def test_the_working_copy_of_compiled_modules_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[torch.dtype] = []
+
+    def compiled(function: Any, **given: Any) -> Any:
+        def run(*inputs: Any) -> torch.Tensor:
+            runs.append(function(*inputs).dtype)
+            return function(*inputs)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    plain, whole, layer = (ToyModel() for _ in range(3))
+    whole.compile()
+    layer.layers[1].compile()
+    for model, count in ((plain, 0), (whole, 1), (layer, 1)):
+        runs.clear()
+        Weights(model, "bf16").model(torch.zeros(1, 3, dtype=torch.long))
+        assert runs == [torch.bfloat16] * count
 
 
 def test_shared_parameters_stay_shared() -> None:

@@ -90,7 +90,8 @@ class Weights:
 def working_copy(master: nn.Module) -> nn.Module:
     """A copy whose floating-point parameters are bfloat16 and whose buffers are those of the master.
 
-    An empty buffer says what a module that has no parameters should make: here bfloat16.
+    An empty buffer says what a module that has no parameters should make: here bfloat16. A module that was compiled in
+    place has a copy that is, too, with the defaults of `compile`: torch keeps no record of what it was called with.
     """
     copied = copy.deepcopy(master)
     for parameter in copied.parameters():
@@ -102,6 +103,8 @@ def working_copy(master: nn.Module) -> nn.Module:
             if buffer is not None and not buffer.numel() and buffer.is_floating_point():
                 buffer = buffer.to(torch.bfloat16)
             mine._buffers[name] = buffer
+        if theirs._compiled_call_impl is not None:
+            mine.compile()
     return copied
 
 
