@@ -58,6 +58,8 @@ def test_bad_shards_and_settings_that_a_stream_has_no_use_for(tmp_path: Path) ->
     train(MODEL, data=str(folder), stream=True, bad_shards="skip", steps=3, out=str(tmp_path / "goes-on"), **SIZES)
     with pytest.raises(ConfigError, match="bad_shards: is for streams"):
         train(MODEL, data=str(folder), bad_shards="skip", steps=3, out=str(tmp_path / "no"), **SIZES)
+    with pytest.raises(ConfigError, match="shuffle: is for streams"):
+        train(MODEL, data=str(folder), shuffle=9, steps=3, out=str(tmp_path / "no"), **SIZES)
     with pytest.raises(ConfigError, match="has a weight, which is for streams"):
         train(MODEL, data=f"a=0.5:{folder}", steps=3, out=str(tmp_path / "no"), **SIZES)
     with pytest.raises(ConfigError, match="epochs: a stream's length"):

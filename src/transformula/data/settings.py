@@ -157,9 +157,15 @@ class DataSettings(TextSettings):
         " count it",
     )  # fmt: skip
 
+    shuffle: int = Field(
+        1, ge=1, description="rows of a shard that a stream holds and reads in an order of the seed's; 1: each shard is"
+        " read from its first row to its last",
+    )  # fmt: skip
+
     def need(self) -> None:
-        if self.bad_shards != "stop" and not self.stream:
-            raise ConfigError(f"bad_shards: is for streams; leave it out, or add {setting('stream')}")
+        for key in ("bad_shards", "shuffle"):
+            if getattr(self, key) != DataSettings.model_fields[key].default and not self.stream:
+                raise ConfigError(f"{key}: is for streams; leave it out, or add {setting('stream')}")
         if self.stream and self.overlap == "refuse":
             raise ConfigError("overlap: a stream is not read ahead, so that none can be refused; expected drop or keep")
         super().need()

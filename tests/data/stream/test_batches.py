@@ -24,8 +24,10 @@ def shards(folder: Path, count: int = 12, rows: int = 9) -> Path:
     return folder
 
 
-def windows(folder: Path, batch: int = 3, accumulate: int = 2, seed: int = 1, skip: bool = False) -> StreamedWindows:
-    text = StreamText(FileShards(str(folder)), skip)
+def windows(
+    folder: Path, batch: int = 3, accumulate: int = 2, seed: int = 1, skip: bool = False, shuffle: int = 1
+) -> StreamedWindows:
+    text = StreamText(FileShards(str(folder)), skip, shuffle)
     return StreamedWindows([text], [1.0], BYTES, 16, batch, accumulate, seed)
 
 
@@ -33,14 +35,15 @@ def steps(stream: StreamedWindows, numbers: range) -> np.ndarray:
     return np.stack([stream.step(number) for number in numbers])
 
 
-def test_ten_stops_go_on_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shuffle", [1, 4, 100])
+def test_ten_stops_go_on_exactly(shuffle: int, tmp_path: Path) -> None:
     """40 steps are several epochs of these shards."""
     folder = shards(tmp_path / "a")
-    whole = steps(windows(folder), range(40))
+    whole = steps(windows(folder, shuffle=shuffle), range(40))
     for stop in np.random.default_rng(3).choice(np.arange(1, 40), 10, replace=False).tolist():
-        first = windows(folder)
+        first = windows(folder, shuffle=shuffle)
         assert (steps(first, range(stop)) == whole[:stop]).all()
-        second = windows(folder)
+        second = windows(folder, shuffle=shuffle)
         second.put(first.tensors())
         assert (steps(second, range(stop, 40)) == whole[stop:]).all()
 
@@ -73,6 +76,32 @@ def test_an_epoch_reads_each_document_once(tmp_path: Path) -> None:
     assert sorted(read.tolist()) == sorted(np.concatenate(whole).tolist())
     assert reader.state == (1, 0, 0, 0)
     assert bytes(BYTES.decode(read), "utf-8").count(b"<") == 45
+
+
+def test_rows_are_shuffled_within_blocks_in_an_order_of_the_epoch(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "a", count=1, rows=23)
+    source = FileShards(str(folder))
+    (shard,), plain = source.names, [text for _, text in StreamText(source).documents(source.names[0])]
+    text = StreamText(source, shuffle=10)
+
+    def read(start: int, *keys: int) -> list[tuple[int, str]]:
+        return list(text.shuffled(shard, start, keys))
+
+    whole = read(0, 1, 2)
+    texts = [document for _, document in whole]
+    assert sorted(texts) == sorted(plain) and texts != plain
+    ends = [9, 19, 23]  # row 0 is empty
+    for first, end in zip([0, *ends], ends, strict=False):
+        assert sorted(texts[first:end]) == sorted(plain[first:end]) and texts[first:end] != plain[first:end]
+    assert texts != [document for _, document in read(0, 1, 3)] and whole == read(0, 1, 2)
+    for place, _ in whole:
+        assert read(place, 1, 2) == [one for one in whole if one[0] >= place]
+    stream = windows(folder, 1, 1, shuffle=10)
+    ((reader,),) = stream.readers
+    size = sum(len(document) + 1 for document in plain) + 1
+    epochs = [bytes(BYTES.decode(reader.window(size + 1)[:-1]), "utf-8") for _ in range(2)]
+    assert epochs[0] != epochs[1] and all(epoch.count(b"<") == 23 for epoch in epochs)
+    assert reader.state == (2, 0, 0, 0)
 
 
 def test_a_mixture_has_its_weights_and_is_exact_too(tmp_path: Path) -> None:

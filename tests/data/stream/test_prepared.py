@@ -111,6 +111,8 @@ def test_a_folder_of_other_data_is_refused(tmp_path: Path) -> None:
         prepare_shards(settings(shards(tmp_path / "other", 2)), how(tmp_path / "out"))
     with pytest.raises(ConfigError, match="column: says how text is read"):
         prepared(DataSettings.read({"data": str(tmp_path / "out"), "column": "x"}), tmp_path / "out")
+    with pytest.raises(ConfigError, match="shuffle: of tokens made ahead"):
+        prepare_shards(settings(tmp_path / "data", shuffle=5), how(tmp_path / "new"))
     with pytest.raises(ConfigError, match="which only language modeling reads"):
         data_of(TextSettings.read({"data": str(tmp_path / "out")}), None, None, False)
     with pytest.raises(ConfigError, match="part: expected"):

@@ -1,11 +1,12 @@
 """Batches of a stream, exact at every stop, whatever reads them.
 
 Each source has a fixed number of readers. In an epoch, reader i of R reads the shards i, i + R, i + 2 R, ... of an
-order that (seed, epoch) keys, document after document; its place is four numbers: epoch, turn, row and token of the
-document there. Row r of a batch is the next window of reader r mod R of a source that (seed, step, r) keys, by the
-sources' weights. So a batch is a function of (seed, step), and the places of all readers before a step are all that
-it takes to go on there: a checkpoint holds them, and without them the steps before are read again, with the same
-result. Neither the number of processes nor that of threads is part of any of this.
+order that (seed, epoch) keys, document after document, or with the rows of each block of a shard in an order that
+(seed, epoch, shard, block) keys; its place is four numbers: epoch, turn, row and token of the document there. Row r of
+a batch is the next window of reader r mod R of a source that (seed, step, r) keys, by the sources' weights. So a batch
+is a function of (seed, step), and the places of all readers before a step are all that it takes to go on there: a
+checkpoint holds them, and without them the steps before are read again, with the same result. Neither the number of
+processes nor that of threads is part of any of this.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .documents import StreamText
 
 READERS = 64  # of one source, at most: each holds some rows of its shard in memory
 AHEAD = 3  # steps that are made while others train
-ORDER, CHOICE = 101, 102  # what keys of chance are for
+ORDER, CHOICE, ROWS = 101, 102, 103  # what keys of chance are for
 
 
 class Reader:
@@ -48,7 +49,8 @@ class Reader:
             while turn < len(shards):
                 if row == 0:
                     empty.add(int(shards[turn]))
-                for at, ids in self.text.tokens(self.tokenizer, names[shards[turn]], row):
+                keys = (self.seed, ROWS, epoch, int(shards[turn]))
+                for at, ids in self.text.tokens(self.tokenizer, names[shards[turn]], row, keys):
                     empty.clear()
                     yield (epoch, turn, at), ids
                 turn, row = turn + 1, 0

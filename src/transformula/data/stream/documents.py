@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
 from ...errors import DataError, setting
 from ...tokenizers.base import Tokenizer
 from ...tokenizers.texts import Texts, groups
+from ..windows import Permutation
 from .shards import ShardSource
 
 HELD_OUT = 4 << 20  # bytes of the validation set, at most by one document more
@@ -34,12 +36,14 @@ class StreamText:
     """Training documents of a source.
 
     skip      bad shards are left out, and counted, instead of ending the run
+    shuffle   rows that are put in an order of a key's together; 1: none
     held_out  hashes of the documents that do not train
     bad       what is wrong with each bad shard that was met
     """
 
     source: ShardSource
     skip: bool = False
+    shuffle: int = 1
     held_out: frozenset[int] = frozenset()
     bad: dict[str, str] = field(default_factory=dict)
 
@@ -61,14 +65,32 @@ class StreamText:
             if not self.held_out or short_digest(text) not in self.held_out:
                 yield number, text
 
-    def tokens(self, tokenizer: Tokenizer, shard: str, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """(row, ids) of documents: `start` that row, and the same documents follow. Each ends with the tokenizer's
-        marks, and the first of a shard begins with its opening ones: its row is given as 0."""
+    def shuffled(self, shard: str, start: int, keys: tuple[int, ...]) -> Iterator[tuple[int, str]]:
+        """(place, text) of documents from a place on, where rows are put in another order within blocks of `shuffle`:
+        row n of a block gets the place that a permutation by the keys and the block's number gives to n."""
+        if self.shuffle == 1:
+            yield from self.documents(shard, start)
+            return
+        rows = self.documents(shard, start // self.shuffle * self.shuffle)
+        for block, group in groupby(rows, key=lambda row: row[0] // self.shuffle):
+            numbers, texts = zip(*group, strict=True)
+            first = block * self.shuffle
+            places = first + Permutation(self.shuffle, *keys, block)(np.array(numbers) - first)
+            for at in np.argsort(places):
+                if places[at] >= start:
+                    yield int(places[at]), texts[at]
+
+    def tokens(
+        self, tokenizer: Tokenizer, shard: str, start: int = 0, keys: tuple[int, ...] = ()
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """(place, ids) of documents in the order of `shuffled`: `start` that place, and the same documents follow. Each
+        ends with the tokenizer's marks, and the first of a shard begins with its opening ones: its place is given as
+        0."""
         first, opening, between = start == 0, tokenizer.marks.opening, np.array(tokenizer.marks.between, np.int64)
         rows: list[int] = []
 
         def texts() -> Iterator[str]:
-            for number, text in self.documents(shard, start):
+            for number, text in self.shuffled(shard, start, keys):
                 rows.append(number)
                 yield text
 

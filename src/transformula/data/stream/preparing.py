@@ -38,6 +38,8 @@ def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, An
     """Make the token shards that are not there yet, and the index, unless only a part is asked for. Returns the index,
     or what was made. Raises DataError that names a shard, RunError where a process was killed."""
     folder, part = Path(how.out).expanduser(), how.part_of_all
+    if settings.shuffle > 1:
+        raise ConfigError("shuffle: of tokens made ahead training shuffles all windows; leave it out")
     data = streamed(settings)
     if len(data.texts) != 1:
         raise ConfigError("data: token shards are made of one source; prepare each into a folder of its own")
@@ -132,7 +134,7 @@ class Maker:
         name = settings.data if isinstance(settings.data, str) else settings.data[0]
         held = load_json(folder / "validation.json")["held_out"]
         held_out = frozenset(int(one, 16) for one in held)
-        self.text = CountedText(weighted(name, settings)[1], settings.bad_shards == "skip", held_out)
+        self.text = CountedText(weighted(name, settings)[1], settings.bad_shards == "skip", held_out=held_out)
         self.folder, self.tokenizer = folder, load(folder / "tokenizer")
         self.kind = id_type(self.tokenizer.vocab)
 

@@ -55,7 +55,8 @@ class StreamedData:
         """A hash of the shards' names and sizes, the weights, the validation documents and the tokenizer."""
         shards = [[text.source.text, [_stamp(text, name) for name in text.source.names]] for text in self.texts]
         held = b"".join(self.split.validation.digests).hex()
-        plain = json.dumps([shards, list(self.weights), held, self.tokenizer.identity], sort_keys=True)
+        shuffle = sorted({text.shuffle for text in self.texts} - {1})
+        plain = json.dumps([shards, list(self.weights), held, self.tokenizer.identity, *shuffle], sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()
 
     def preview(self) -> Preview:
@@ -99,7 +100,7 @@ def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
     texts, weights, names = [], [], list(each(settings.data))
     for name in names:
         weight, source = weighted(name, settings)
-        texts.append(StreamText(source, settings.bad_shards == "skip"))
+        texts.append(StreamText(source, settings.bad_shards == "skip", settings.shuffle))
         weights.append(weight)
     if not texts:
         raise ConfigError(f"data: a stream has no default; name shards with {setting('data', 'FOLDER')}")
