@@ -15,6 +15,7 @@ from transformula.analysis.planning.estimate import LayoutEstimate, RankMemory, 
 from transformula.analysis.planning.planned import PlannedRun
 from transformula.analysis.planning.setting import ParallelLayout, PlannedSetting, amount
 from transformula.analysis.planning.work import ModelWork, work_of
+from transformula.analysis.tensor_plan import tensor_plan
 from transformula.api.planning import published
 from transformula.api.reading import check_model
 from transformula.cli import main
@@ -110,6 +111,35 @@ def test_sharing_matrices_divides_layers_and_is_paid_in_communication(setting: P
     assert shared.memory.logits == alone.memory.logits
     assert shared.time.matmul < alone.time.matmul
     assert alone.time.communication == 0 < shared.time.communication and shared.time.hidden == 0
+
+
+def test_what_is_shared_is_what_the_words_say() -> None:
+    """Of 25 heads two ranks share nothing of attention; of 51 rows of a table nothing, and of a norm never."""
+    even, odd = (check_model("gpt2", {"width": 64 * heads, "heads": heads}) for heads in (24, 25))
+    for model in (even, odd):
+        found, totals = work_of(model, 1024), tensor_plan(model, 2).data["totals"]
+        share, rest = found.share(2), found.parameters - found.layered
+        assert share.layers * found.layered + share.outside * rest == pytest.approx(totals["parameters_of_a_device"])
+        assert found.share(1).layers == found.share(1).outside == found.share(1).scores == 1
+    assert work_of(even, 1024).share(2).layers == pytest.approx(0.5, abs=0.01)
+    assert work_of(odd, 1024).share(2).layers > 0.6 and work_of(odd, 1024).share(2).scores == 1
+    found = plan("gpt2", **SMALL, parallel="fsdp,tp=2")
+    assert any("holds 50% of the parameters" in note for note in found.notes)
+    small: dict[str, Any] = {**SMALL, "gpus": 2, "vocab": 51, "width": 64, "heads": 2, "context": 64, "depth": 2}
+    with pytest.raises(InputError, match=r"tp=2 is no layout of 2 devices.*rows = 51 does not divide among 2 devices"):
+        plan("x = x + norm(x)", **small, parallel="tp=2")
+    assert {one.layout.tensor for one in plan("x = x + norm(x)", **small).compared} == {1}
+
+
+def test_an_output_that_is_shared_saves_memory_and_gathers_logits(setting: PlannedSetting) -> None:
+    layout, works = ParallelLayout("tp", 2, 1, 2, 2, "none"), {}
+    for vocab in (50303, 50304):
+        works[vocab] = work_of(check_model("gpt2", {"dropout": 0, "vocab": vocab}), 1024)
+    whole, shared = (estimate(replace(setting, work=work), layout) for work in works.values())
+    assert works[50303].share(2).outside == 1
+    tables = works[50303].parameters - works[50303].layered
+    assert whole.memory.weights - shared.memory.weights > 1.9 * tables  # four bytes of almost half of them
+    assert shared.time.communication > whole.time.communication and shared.time.matmul < whole.time.matmul
 
 
 def test_small_products_reach_a_smaller_share(setting: PlannedSetting) -> None:

@@ -119,16 +119,15 @@ def estimate(setting: PlannedSetting, layout: ParallelLayout, measured: float = 
 def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> RankMemory:
     """What one rank holds at the peak."""
     work, half = setting.work, setting.precision == "bf16"
-    split = work.split / layout.tensor
-    rest = work.parameters - work.split
-    own = (split + rest) / layout.shards
+    split, rest = held(setting, layout)
+    own, share = (split + rest) / layout.shards, work.share(layout.tensor)
     small, large = OPTIMIZERS[setting.optimizer], OPTIMIZERS["adamw"]
     if layout.shards > 1:  # the unit at work and the next, gathered
-        copies = 2 * setting.number_bytes * work.unit / layout.tensor
+        copies = 2 * setting.number_bytes * work.unit * max(share.layers, share.outside)
     else:
         copies = setting.number_bytes * (split + rest) if half else 0
     rows = layout.micro_batch * work.context
-    kept = work.kept(layer=True) / layout.tensor
+    kept = work.kept(layer=True) * share.layers
     # A layer that is recomputed keeps what enters it; while it is computed again, one has all.
     entering = layout.again * work.depth * work.width
     one = kept / max(1, work.depth) * (layout.again > 0)
@@ -136,6 +135,12 @@ def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> RankMemory:
     logits = work.logits * rows * setting.either("logit_kept") * setting.number_bytes / 2
     optimizer = (small * split + large * rest) / layout.shards
     return RankMemory(MASTER * own, copies, MASTER * own, optimizer, activations, logits)
+
+
+def held(setting: PlannedSetting, layout: ParallelLayout) -> tuple[float, float]:
+    """Parameters of layers, and others, of one of the ranks that share matrices; those of the data not yet divided."""
+    work, share = setting.work, setting.work.share(layout.tensor)
+    return work.layered * share.layers, (work.parameters - work.layered) * share.outside
 
 
 def time_of(setting: PlannedSetting, layout: ParallelLayout, measured: float = 1.0) -> StepTime:
@@ -159,17 +164,18 @@ def part_time(setting: PlannedSetting, layout: ParallelLayout, part: WorkPart) -
     given, rows = setting.assumptions, layout.micro_batch * setting.work.context
     again = layout.again if part.layer else 0.0
     passes, size = 3 + again, setting.number_bytes
-    tensor = layout.tensor if part.layer else 1
+    whole = setting.work.share(layout.tensor)
+    share, scores = (whole.layers, whole.scores) if part.layer else (whole.outside, 1.0)
     matmul = moved = 0.0
     for one, other in part.matrices:
         aligned = setting.precision != "bf16" or (one % 8 == 0 and other % 8 == 0)
         rate = setting.rate * (1 if aligned else given.unaligned)
-        numbers = rows * (one + other / tensor) + one * other / tensor
-        matmul += passes * (2 * rows * one * other / tensor / rate + size * numbers / setting.bandwidth)
-    kept = setting.either("passes") * part.kept * rows * size / tensor
+        numbers = rows * (one + other * share) + one * other * share
+        matmul += passes * (2 * rows * one * other * share / rate + size * numbers / setting.bandwidth)
+    kept = setting.either("passes") * part.kept * rows * size * (share if part.layer else 1)
     logits = setting.either("logit_bytes") * part.logits * rows * size / 2
     moved = (kept * (1 + again / 3) + logits) / setting.bandwidth
-    return matmul, score_time(setting, part, rows, again) / tensor, moved
+    return matmul, score_time(setting, part, rows, again) * scores, moved
 
 
 def score_time(setting: PlannedSetting, part: WorkPart, rows: int, again: float) -> float:
@@ -187,7 +193,7 @@ def score_time(setting: PlannedSetting, part: WorkPart, rows: int, again: float)
 def update_time(setting: PlannedSetting, layout: ParallelLayout) -> float:
     """Seconds of the optimizer: its traffic, and Muon's products."""
     work = setting.work
-    own = (work.split / layout.tensor + work.parameters - work.split) / layout.shards
+    own = sum(held(setting, layout)) / layout.shards
     seconds = setting.assumptions.update_bytes * own / setting.bandwidth
     if setting.optimizer == "muon":
         ranks = min(setting.assumptions.muon_ranks, layout.data * layout.tensor)
@@ -202,31 +208,36 @@ def update_time(setting: PlannedSetting, layout: ParallelLayout) -> float:
 def communication(setting: PlannedSetting, layout: ParallelLayout, computing: float) -> tuple[float, float]:
     """Seconds of collectives in an update: those that show, and those that hide under `computing` seconds."""
     given, work = setting.assumptions, setting.work
-    split = work.split / layout.tensor + work.parameters - work.split
+    own, share = sum(held(setting, layout)), work.share(layout.tensor)
     shown = tensor_communication(setting, layout)
     if layout.data == 1:
         return shown, 0.0
-    gradients, weights = split * given.reduce_bytes, split * setting.number_bytes
+    gradients, weights = own * given.reduce_bytes, own * setting.number_bytes
     if layout.shards == 1:  # ddp: one sum of the gradients, under the last backward pass
         seconds = 2 * collective(setting, layout, gradients)
         cover = computing / layout.accumulate * 2 / 3
     else:
         each = 2 * collective(setting, layout, weights) + collective(setting, layout, gradients)
         seconds, cover = each * layout.accumulate, computing
-        first = setting.number_bytes * work.unit / layout.tensor  # nothing runs before the first unit is there
+        first = (
+            setting.number_bytes * work.unit * max(share.layers, share.outside)
+        )  # nothing runs before the first unit is there
         shown += layout.accumulate * collective(setting, layout, first)
     hidden = min(seconds, given.overlap * cover)
     return shown + seconds - hidden + given.contention * hidden, hidden
 
 
 def tensor_communication(setting: PlannedSetting, layout: ParallelLayout) -> float:
-    """Seconds in which a stream is summed over the ranks that share matrices: twice a layer, forward and backward."""
+    """Seconds in which a stream is summed over the ranks that share matrices, twice a layer, forward and backward, and
+    logits are gathered where the output is shared."""
     if layout.tensor == 1:
         return 0.0
-    size = layout.micro_batch * setting.work.context * setting.work.width * setting.number_bytes
-    ring = 2 * (layout.tensor - 1) / layout.tensor * size / (setting.device.within * 1e9)
-    each = ring / setting.assumptions.link_share + setting.assumptions.link_latency
-    return each * setting.work.depth * (4 + 2 * layout.again) * layout.accumulate
+    given, work = setting.assumptions, setting.work
+    rows = layout.micro_batch * work.context * setting.number_bytes
+    number = (layout.tensor - 1) / layout.tensor / (setting.device.within * 1e9) / given.link_share
+    each = 2 * rows * work.width * number + given.link_latency
+    gathered = rows * work.logits * number + given.link_latency if work.share(layout.tensor).outside < 1 else 0.0
+    return (each * work.depth * (4 + 2 * layout.again) + gathered) * layout.accumulate
 
 
 def collective(setting: PlannedSetting, layout: ParallelLayout, size: float) -> float:

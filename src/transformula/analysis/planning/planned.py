@@ -9,7 +9,7 @@ from ...errors import InputError
 from ...notebook import page
 from ..accounting import bytes_in_words, in_units
 from ..plain_data import by_keys
-from .estimate import LayoutEstimate
+from .estimate import LayoutEstimate, held
 from .search import LayoutChoices, search
 from .setting import PlannedSetting
 
@@ -229,6 +229,12 @@ def notes_of(setting: PlannedSetting, chosen: LayoutEstimate) -> list[str]:
         share = f"{100 * chosen.time.update / chosen.time.total:.0f} %"
         remedy = "larger --batch-tokens" + (", or --optimizer adamw," if setting.optimizer == "muon" else "")
         notes.append(f"the optimizer takes {share} of a step; {remedy} would take less of the run")
+    if (ranks := chosen.layout.tensor) > 1:
+        part = sum(held(setting, chosen.layout)) / setting.work.parameters
+        what = f"each of {ranks} ranks that share matrices holds {part:.0%} of the parameters"
+        notes.append(
+            f"{what}; `transformula summary {setting.work.architecture.name or 'MODEL'} --tp {ranks}` says which"
+        )
     if chosen.tokens != setting.batch_tokens:
         notes.append(f"a step has {chosen.tokens:,} tokens: {setting.batch_tokens:,} do not divide among the ranks")
     return notes

@@ -57,10 +57,9 @@ def layouts(setting: PlannedSetting, choices: LayoutChoices) -> Iterator[Paralle
 
 
 def ranks_of_tensors(setting: PlannedSetting) -> list[int]:
-    """How many ranks of a node can share each matrix: what divides the devices and the heads."""
+    """How many ranks of a node can share matrices: what divides the devices, and something of the model."""
     most = min(setting.node, setting.gpus)
-    heads = setting.work.heads
-    return [n for n in range(1, most + 1) if setting.gpus % n == 0 and (n == 1 or (heads and heads % n == 0))]
+    return [n for n in range(1, most + 1) if setting.gpus % n == 0 and not setting.work.share(n).refusal]
 
 
 def micro_batches(rows: int, wanted: int | None) -> list[int]:
@@ -114,7 +113,9 @@ def no_layout(setting: PlannedSetting, choices: LayoutChoices) -> InputError:
     known = sorted({layout.name for layout in layouts(replace(setting, batch_tokens=least), LayoutChoices())})
     if choices.parallel not in (AUTO, *known):
         what = f"parallel: {choices.parallel} is no layout of {setting.gpus:,} devices, {setting.node} in a node"
-        return InputError(f"{what}, and {setting.work.heads} heads; these are: {', '.join(known)}")
+        tensor = re.search(r"tp=0*([1-9]\d*)", choices.parallel)
+        why = setting.work.share(int(tensor[1])).refusal if tensor else ""
+        return InputError(f"{what}{f' ({why})' if why else ''}; these are: {', '.join(known)}")
     what = f"a batch of {setting.batch_tokens:,} tokens has {rows:,} rows"
     remedy = f"take --batch-tokens {least:,}, fewer devices, or a smaller --micro-batch"
     return InputError(f"{what}, too few for {setting.gpus:,} devices with micro-batch {each}; {remedy}")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...language.graph import Architecture, Value
 from ..accounting import Counter, module_sizes
+from ..tensor_plan import tensor_plan
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,28 @@ class WorkPart:
 
 
 @dataclass(frozen=True)
+class TensorShare:
+    """What one of the ranks has that share matrices, as the words' records say.
+
+    layers   share of the parameters of layers
+    outside  share of all others: tables, the output
+    scores   share of attention's scores: heads are divided where they can be
+    refusal  why nothing can be shared; "" where something is
+    """
+
+    layers: float = 1.0
+    outside: float = 1.0
+    scores: float = 1.0
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
 class ModelWork:
     """The work of a model.
 
     parts       with how many of each there are
-    parameters  in all; `split` of them stand in matrices of layers, which tensor parallelism divides, `tables` in
-                tables of inputs and `unit` in the largest layer, table or output, which is gathered at once
+    parameters  in all; `layered` of them stand in layers, and `unit` in the largest layer, table or output, which is
+                gathered at once
     width       of the stream that layers pass on
     depth       layers
     context     positions of a sequence
@@ -49,7 +66,7 @@ class ModelWork:
 
     parts: tuple[tuple[WorkPart, int], ...]
     parameters: int
-    split: int
+    layered: int
     unit: int
     width: int
     depth: int
@@ -57,6 +74,14 @@ class ModelWork:
     flops: float
     unaligned: tuple[int, ...]
     heads: int
+    architecture: Architecture = field(repr=False, compare=False)
+    shares: dict[int, TensorShare] = field(default_factory=dict, repr=False, compare=False)
+
+    def share(self, ranks: int) -> TensorShare:
+        """What each of so many ranks has that share matrices."""
+        if ranks not in self.shares:
+            self.shares[ranks] = share_of(self.architecture, ranks, self.heads) if ranks > 1 else TensorShare()
+        return self.shares[ranks]
 
     def kept(self, layer: bool) -> float:
         """Numbers kept a token, in the layers or outside them."""
@@ -93,7 +118,7 @@ def work_of(architecture: Architecture, length: int) -> ModelWork:
     return ModelWork(
         parts=tuple(parts.items()),
         parameters=sum(sizes.values()),
-        split=sum(size for path, size in sizes.items() if "layers." in path),
+        layered=sum(size for path, size in sizes.items() if "layers." in path),
         unit=max(units.values(), default=0),
         width=int(architecture.numbers["width"]),
         depth=sum(stack.depth for stack in architecture.stacks),
@@ -101,7 +126,19 @@ def work_of(architecture: Architecture, length: int) -> ModelWork:
         flops=flops,
         unaligned=tuple(sorted(side for side in sides if side % 8)),
         heads=max((part.heads for part in parts), default=0),
+        architecture=architecture,
     )
+
+
+def share_of(architecture: Architecture, ranks: int, heads: int) -> TensorShare:
+    """What each of so many ranks has of a model, by its tensor plan."""
+    plan = tensor_plan(architecture, ranks)
+    here, whole = ({True: 0, False: 0} for _ in range(2))
+    for row in plan.rows:
+        here["layers." in row.path] += row.here
+        whole["layers." in row.path] += row.parameters
+    layers, outside = (here[inside] / max(1, whole[inside]) for inside in (True, False))
+    return TensorShare(layers, outside, 1 / ranks if heads % ranks == 0 else 1.0, plan.refusal())
 
 
 def matrices_of(value: Value, sizes: Mapping[str, Mapping[str, int]], flops: float) -> tuple[tuple[int, int], ...]:
