@@ -20,7 +20,8 @@ from transformula.runs.folder import RunFolder
 from transformula.tasks.base import IGNORED, Batch
 from transformula.tasks.question_answering import QuestionAnswering
 from transformula.training import machine
-from transformula.training.fit import fewest, number_in, parts_of, shares_of
+from transformula.training.fit import fewest, parts_of, shares_of
+from transformula.training.machine import number_in
 
 LACKING = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12"
 
@@ -189,7 +190,7 @@ class Large(ToyTask):
 
 def train_in_little(folder: Path, rows: int) -> None:
     """With memory for so many times 32 MiB beside what libraries take."""
-    machine.keep_memory = lambda: False  # type: ignore[assignment]  # what is freed goes back, not into one's own heap
+    machine.keep_memory = lambda needed=0: False  # type: ignore[assignment]  # what is freed goes back to the system
     run(folder / "first", task=ToyTask(batch=16), steps=2)  # libraries are loaded, threads begun
     limit = number_in(Path("/proc/self/status"), "VmData:") * 1024 + rows * PER_ROW + PER_ROW // 2
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -1,3 +1,4 @@
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,31 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
 
 def test_the_peak_is_a_number_of_operations() -> None:
     assert machine.peak(CPU, "float32") > 1e8
+
+
+GIVING = """
+import sys, torch
+from transformula.training.machine import keep_memory, resident
+kept = keep_memory(int(sys.argv[1]))
+tensors = [torch.ones(1 << 22) for _ in range(8)]
+held = resident()
+pinned = tensors.pop()  # the last, so that the heap cannot shrink
+tensors.clear()
+print(kept, held - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
+def test_memory_is_given_back_where_a_step_needs_most_of_it() -> None:
+    def freed(needed: int) -> tuple[str, int]:
+        run = subprocess.run([sys.executable, "-c", GIVING, str(needed)], capture_output=True, text=True, check=True)
+        kept, size = run.stdout.split()
+        return kept, int(size)
+
+    assert freed(1 << 60) == ("False", pytest.approx(7 << 24, rel=0.1))
+    if (machine.machine_memory() or 0) >= machine.PLENTY:
+        kept, size = freed(0)
+        assert kept == "True" and size < 1 << 24
 
 
 def test_keeping_memory_does_no_harm() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from transformula.tasks.base import Batch
 from transformula.tasks.chunked_loss import token_loss
 from transformula.training import memory
 from transformula.training.memory import batch_of, memory_of, memory_of_step
+from transformula.training.optimizer import TABLE, parameters_of
 from transformula.training.progress import Progress
 from transformula.training.settings import TrainingSettings
 from transformula.training.start import train
@@ -80,6 +82,19 @@ def test_it_is_that_of_the_step_made_with_its_numbers(
     assert before.peak == pytest.approx(after.peak, rel=0.02)
 
 
+def parameters_of_tables() -> list[torch.Tensor]:
+    return [p.tensor for p in parameters_of(built()) if p.role == TABLE]
+
+
+def test_what_the_process_holds_is_in_the_sum() -> None:
+    model = built(device=None)
+    besides = memory.taken_besides(model)
+    large = torch.ones(1 << 25)
+    assert memory.taken_besides(model) == pytest.approx(besides + large.nbytes, abs=2**24)
+    told = replace(estimate(), besides=2**40).sentence
+    assert told.startswith(estimate().sentence) and "with what the process holds besides, 1 TiB" in told
+
+
 def test_parts_are_what_they_are_called() -> None:
     parameters = sum(p.numel() for p in built().parameters())
     made = estimate(optimizer="adamw")
@@ -87,6 +102,8 @@ def test_parts_are_what_they_are_called() -> None:
     assert at.weights == at.gradients == 4 * parameters and not at.masters and not at.averages
     assert 8 * parameters <= at.optimizer <= 8 * parameters + 4 * len(list(built().parameters()))
     assert made.peak == max(moment.total for moment in made.moments.values())
+    tables = sum(p.numel() for p in parameters_of_tables())
+    assert estimate(optimizer="muon").at.optimizer >= 4 * parameters + 4 * tables  # AdamW keeps two numbers of these
     low = estimate(optimizer="adamw", precision="bf16", average=0.9).moments[GRADIENTS]
     assert (low.weights, low.masters, low.averages) == (2 * parameters, 4 * parameters, 4 * parameters)
     logits = 4 * 64 * 300 * 4
@@ -182,6 +199,6 @@ def test_a_run_says_it_where_it_matters(tmp_path: Path, monkeypatch: pytest.Monk
         progress=shown,
     )
     (line,) = [line for line in said if line.startswith("memory of a step")]
-    assert "about" in line and "KiB" in line
+    assert "about" in line and "KiB" in line and "with what the process holds besides, " in line
     before, after = (load_file(tmp_path / name / "last" / "weights.safetensors") for name in ("small", "large"))
     assert all(torch.equal(before[name], after[name]) for name in before)

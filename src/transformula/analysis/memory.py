@@ -76,6 +76,8 @@ class MemoryEstimate:
     logits       what output and loss hold together at most, in bytes
     lines        the activations by line of the formula, in order
     assumed      rows, context, precision, optimizer, ...: what the estimate is for
+    besides      what the process holds besides the model as the estimate is made, in bytes: libraries, data; 0 if that
+                 is not known, or if the step is made on another device
     """
 
     moments: Mapping[str, Moment]
@@ -83,6 +85,7 @@ class MemoryEstimate:
     logits: int
     lines: tuple[LineMemory, ...]
     assumed: Mapping[str, Any]
+    besides: int = 0
 
     @property
     def peak(self) -> int:
@@ -105,13 +108,17 @@ class MemoryEstimate:
         """One line: the peak and its largest parts."""
         parts = sorted(self.at.data.items(), key=lambda part: -part[1])
         largest = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in parts[:4] if size)
-        return f"memory of a step: about {bytes_in_words(self.peak)} ({largest})"
+        whole = (
+            f"; with what the process holds besides, {bytes_in_words(self.peak + self.besides)}" if self.besides else ""
+        )
+        return f"memory of a step: about {bytes_in_words(self.peak)} ({largest}){whole}"
 
     @property
     def data(self) -> dict[str, Any]:
-        """Plain data: `peak`, `moments`, `activations`, `logits`, `lines`, `assumed`."""
+        """Plain data: `peak`, `besides`, `moments`, `activations`, `logits`, `lines`, `assumed`."""
         return {
             "peak": self.peak,
+            "besides": self.besides,
             "moments": {name: moment.data for name, moment in self.moments.items()},
             "activations": self.activations,
             "logits": self.logits,

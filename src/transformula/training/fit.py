@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError, RunError
 from ..runs import random_state
 from ..tasks.base import Batch, Task
+from . import machine
 from .failure import lacks_memory, unallocated
 from .parallel.data_parallel import parts_of_rank
 from .parallel.world import ALONE, Ranks
@@ -198,35 +199,16 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
 @contextmanager
 def memory_limited(device: torch.device) -> Iterator[None]:
     """Within it an allocation beyond a CPU's free memory fails. Linux would grant it, and end the process later."""
-    free = free_memory() if device.type == "cpu" and sys.platform == "linux" else None
+    free = machine.free_memory() if device.type == "cpu" and sys.platform == "linux" else None
     if free is None:
         yield
         return
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    used = number_in(Path("/proc/self/status"), "VmData:") * 1024
-    if before[0] != resource.RLIM_INFINITY:
-        free = min(free, max(0, before[0] - used))
+    used = machine.number_in(Path("/proc/self/status"), "VmData:") * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (used + int(USABLE * free), before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def free_memory() -> int | None:
-    """Bytes that this process may still take: of the machine, and of its container where that has a limit."""
-    try:
-        free = number_in(Path("/proc/meminfo"), "MemAvailable:") * 1024
-        group = Path("/sys/fs/cgroup")
-        if (group / "memory.max").is_file() and (most := (group / "memory.max").read_text().strip()) != "max":
-            free = min(free, int(most) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError, IndexError):
-        return None
-    return max(0, free)
-
-
-def number_in(path: Path, key: str) -> int:
-    """The number beside a key in a table of the system."""
-    return int(next(line for line in path.read_text().splitlines() if line.startswith(key)).split()[1])

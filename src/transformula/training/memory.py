@@ -6,7 +6,8 @@ the meta device, with the operations of a GPU where those keep other tensors. No
 70 billion parameters, built on the meta device, costs nothing. Every wiring is followed as it runs; no formula for
 the size of anything stands here.
 
-Not counted: memory that kernels take for themselves, the libraries' own, and what an allocator cannot give away again.
+Not counted: memory that kernels take for themselves (oneDNN compiles one for each shape in bf16), and what an allocator
+cannot give away again. What libraries and data take is read from the process, beside the estimate.
 Where experts share positions, each is given an equal load.
 """
 
@@ -40,6 +41,7 @@ from ..runs import random_state
 from ..tasks.base import Batch, Task, outputs_of
 from ..tasks.chunked_loss import token_loss
 from ..words.rms import _RMSNorm
+from . import machine
 from .adapters import Trainable, choose_trained
 from .machine import BF16, DTYPES, FLOAT32
 from .optimizer import optimizers
@@ -216,22 +218,35 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     return token_loss(model, batch)
 
 
+def roughly(model: nn.Module, part: Batch) -> int:
+    """Bytes that a step over part of a batch may hold: an upper bound of most, found without following it."""
+    numbers: Mapping[str, Any] = getattr(getattr(model, "architecture", None), "numbers", {})
+    patch = int(numbers.get("patch", 0))
+    read = max(t.numel() for t in part.inputs.values()) // patch**2 if patch else 0  # pictures, in squares
+    wide = 2 * numbers.get("vocab", 0) + 16 * numbers.get("depth", 0) * numbers.get("width", 0)
+    return int(16 * sum(p.numel() for p in model.parameters()) + 4 * max(read, part.targets.numel()) * wide)
+
+
 def say_memory(
     say: Callable[[str], None], task: Task, model: nn.Module, settings: TrainingSettings, part: Batch
 ) -> None:
     """Say in one line what memory a step will take, for a part of a batch; nothing where that is little."""
-    numbers = getattr(getattr(model, "architecture", None), "numbers", {})
-    wide = 2 * numbers.get("vocab", 0) + 16 * numbers.get("depth", 0) * numbers.get("width", 0)
-    roughly = 16 * sum(p.numel() for p in model.parameters()) + 4 * part.targets.numel() * wide
-    if roughly < MATTERS or (task.memory is not None and getattr(model, "carry", 0)):
+    if roughly(model, part) < MATTERS or (task.memory is not None and getattr(model, "carry", False)):
         return  # what a task carries from step to step would be left without numbers
     parts = settings.micro_batches * settings.accumulate
     try:
         with random_state.kept():
             device = torch.device(settings.device).type
-            say(memory_of_step(model, task.loss, part, settings, device, parts).sentence)
+            estimate = memory_of_step(model, task.loss, part, settings, device, parts)
+            say(replace(estimate, besides=taken_besides(model) if device == "cpu" else 0).sentence)
     except InputError as error:
         say(str(error))
+
+
+def taken_besides(model: nn.Module) -> int:
+    """Bytes that this process has in memory besides a model that is on the CPU: libraries, data; 0 if not known."""
+    storages = [tensor.untyped_storage() for tensor in (*model.parameters(), *model.buffers())]
+    return max(0, (machine.resident() or 0) - sum({one._cdata: one.nbytes() for one in storages}.values()))
 
 
 def memory_of(
@@ -360,7 +375,8 @@ def _gradients(ledger: Ledger, weights: Weights, trained: Trainable, loss: Loss,
 
 
 def _update(model: nn.Module, settings: TrainingSettings, precision: str) -> tuple[Ledger, set[int]]:
-    """A step of the optimizer on masters: its storages where it holds most."""
+    """Two steps of the optimizer on masters: its storages where the second, before which all it keeps is there, holds
+    most."""
     with without_numbers("cpu"):
         ledger = Ledger({})
         with ledger:
@@ -374,8 +390,10 @@ def _update(model: nn.Module, settings: TrainingSettings, precision: str) -> tup
             for p in trained.parameters:
                 p.tensor.grad = torch.empty_like(p.tensor)
                 ledger.note(p.tensor.grad, MadeAt(GRADIENTS))
-            begin, ledger.part = len(ledger.events), BACKWARD
+            ledger.part = BACKWARD
             with torch.no_grad():
+                optimizer.step(1e-3)
+                begin = len(ledger.events)
                 optimizer.step(1e-3)
             for tensor in optimizer.tensors().values():
                 ledger.note(tensor, MadeAt(OPTIMIZER))

@@ -35,7 +35,7 @@ from .choices import choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
 from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer, flops_per_unit
-from .memory import say_memory
+from .memory import roughly, say_memory
 from .optimizer import optimizers, parameters_of, width_of
 from .parallel.layout import choose_layout, threads_of
 from .parallel.place import job
@@ -110,8 +110,6 @@ def _train(
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = machine.pick_device(ranks.device(settings.device))
-    if device.type == "cpu":
-        machine.keep_memory()
     model.to(device)
     recompute(model, settings.recompute)
     check_chunks(settings, task)
@@ -123,6 +121,8 @@ def _train(
         check_finite(model.named_parameters(), "the weights to begin with")
     trained = choose_trained(model, settings)
     first = task.batch(0, 0).to(device)
+    if device.type == "cpu":
+        machine.keep_memory(roughly(model, parts_of(first, settings.micro_batches * ranks.size)[0]))
 
     def chosen(part: Batch) -> tuple[str, str, int, str]:
         flops = task.units(part) * flops_per_unit(model)
