@@ -228,6 +228,11 @@ class HubSet:
         if name.split not in known:
             near = did_you_mean(nearest(name.split, known))
             raise DataError(f"has no split {name.split!r};{near} it has: {listing(known)}", path=name.text)
+        if hasattr(builder.config, "fragment_scan_options"):  # of parquet: by default a file is fetched far ahead
+            parts = need("pyarrow.dataset", NEEDS)
+            builder.config.fragment_scan_options = parts.ParquetFragmentScanOptions(
+                pre_buffer=False, use_buffered_stream=True, buffer_size=1 << 20
+            )
         return builder
 
     def _check_config(self) -> None:

@@ -23,7 +23,6 @@ from ...tokenizers.base import Tokenizer
 from ..windows import key, mix, permuted
 from .documents import StreamText
 
-READERS = 64  # of one source, at most: each holds some rows of its shard in memory
 AHEAD = 3  # steps that are made while others train
 ORDER, CHOICE, ROWS = 101, 102, 103  # what keys of chance are for
 
@@ -89,7 +88,7 @@ class StreamedWindows:
         self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
         self.texts, self.readers = texts, []
         for number, text in enumerate(texts):
-            count = min(len(text.source.names), batch * accumulate, READERS)
+            count = min(len(text.source.names), batch * accumulate, text.source.readers)
             self.readers.append([Reader(text, tokenizer, i, count, key(seed, number)) for i in range(count)])
         self._bounds = np.cumsum(weights) / sum(weights)
         self.places: dict[int, np.ndarray] = {0: self._state()}

@@ -17,8 +17,12 @@ class HubShards(ShardSource):
 
     where  which rows are wanted; None: all
 
+    Reading holds some 50 MiB of a file with pages of the web, as FineWeb-Edu's: so few are read at once.
+
     Raises what `HubSet` raises, and DataError for a name with a number of rows, as train[:1000]: shards are read whole.
     """
+
+    readers = 16
 
     def __init__(self, name: str, column: str | None = None, where: Where | None = None) -> None:
         self.known, self.where = HubSet(name), where

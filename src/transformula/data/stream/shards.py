@@ -45,7 +45,10 @@ class ShardSource(ABC):
     names   of the shards, in an order that never changes
     column  which column holds the text, as it was asked for: "body", or "title + body", both joined by a blank; None:
             "text", or the only one of strings
+    readers how many shards are read at once, at most: each holds some rows of its shard in memory
     """
+
+    readers = 64
 
     def __init__(self, name: str, names: Sequence[str], column: str | None = None) -> None:
         if not names:
