@@ -15,7 +15,7 @@ from transformula.errors import CheckpointError, RunError
 from transformula.runs import folder as folders
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
-from transformula.training import loop, report
+from transformula.training import report, saving
 
 
 class Failing(ToyTask):
@@ -108,7 +108,7 @@ def test_a_lack_of_memory_says_how_much_and_what_to_lower(tmp_path: Path, error:
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"steps": 12, "checkpoint_every": 4, "evaluate_every": 50}
     run(tmp_path / "whole", **given)
-    write, calls = loop.save_checkpoint, []
+    write, calls = saving.save_checkpoint, []
 
     def full(*args: Any) -> Path:
         calls.append(args)
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: p
         return write(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "save_checkpoint", full)
+        patched.setattr(saving, "save_checkpoint", full)
         with pytest.raises(RunError, match="step 12: .*no space left on device.*\nsaved: .*step-00000004"):
             run(tmp_path / "run", **given)
     run(tmp_path / "run", resume=True, **given)

@@ -13,7 +13,7 @@ from tests.training.test_loop import run, same
 from tests.training.toy import ToyTask
 from transformula.errors import Interrupted, Preempted
 from transformula.runs.folder import RunFolder
-from transformula.training import loop
+from transformula.training import saving
 
 TERM, USR1, INT = signal.SIGTERM, signal.SIGUSR1, signal.SIGINT
 GIVEN = {"steps": 12, "evaluate_every": 5, "checkpoint_every": 100}
@@ -62,13 +62,13 @@ def test_ctrl_c_after_that_stops_at_once(tmp_path: Path, first: int) -> None:
 
 def test_a_signal_while_it_saves_does_not_stop_the_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGUSR1 comes a while before SIGTERM: the second one finds the run saving, or writing its page."""
-    save = loop.save_checkpoint
+    save = saving.save_checkpoint
 
     def signaled(*given: Any) -> Path:
         os.kill(os.getpid(), TERM)
         return save(*given)
 
-    monkeypatch.setattr(loop, "save_checkpoint", signaled)
+    monkeypatch.setattr(saving, "save_checkpoint", signaled)
     cut = run(tmp_path / "cut", task=Signaled(USR1), steps=12, evaluate_every=50)
     assert cut.exit_status == 75 and (tmp_path / "cut/summary.md").is_file()
 

@@ -55,3 +55,10 @@ def test_settings_need_no_torch() -> None:
         "import sys, transformula.training.settings, transformula.training.schedules; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["fdsp", "fsdp,tp=0", "tp", "tp=2,fsdp", "fsdp,"])
+def test_a_layout_is_named_as_it_is_documented(text: str) -> None:
+    with pytest.raises(ConfigError, match="parallel: expected auto, none, ddp, fsdp, tp=2, or fsdp,tp=2"):
+        TrainingSettings.read({"parallel": text})
+    assert TrainingSettings.read({"parallel": "fsdp,tp=8"}).parallel == "fsdp,tp=8"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,24 @@ def put_tensors(model: nn.Module | Mapping[str, Tensor], tensors: Mapping[str, T
             raise CheckpointError(f"{what}; expected the weights that were saved with this text")
     check_types(own, tensors, path)
     for name, tensor in own.items():
-        tensor.copy_(tensors[name])
+        tensor.copy_(part_of(tensors[name], tensor))
+
+
+def part_of(tensor: Tensor, like: Tensor) -> Tensor:
+    """What this process holds of a whole tensor, where `like` is divided among several; else the tensor itself."""
+    if not hasattr(like, "device_mesh") or hasattr(tensor, "device_mesh"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    placed: Any = like
+    return distribute_tensor(tensor.to(like.device), placed.device_mesh, placed.placements, src_data_rank=None)
+
+
+def whole_tensors(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Each tensor with its name, whole: one that is divided is gathered, so that every process must ask for all, in
+    order."""
+    for name, tensor in tensors.items():
+        yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def check_types(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | str) -> None:

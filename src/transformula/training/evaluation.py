@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS
-from ..interop.weights import load_tensors
+from ..interop.weights import load_tensors, part_of
 from ..runs import random_state
 from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Task
@@ -169,7 +171,7 @@ class Evaluations:
             adapted = trainer.weights.adapters.merged(checkpoint.adapters)
             kept = {**own, **checkpoint.weights, **adapted, **checkpoint.average}
             for name, total in sums.items():
-                total += kept[name].to(total.device)
+                total += part_of(kept[name].to(total.device), total)
         means = {name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}
         with trainer.weights.holding(means, trainer.run.path):
             scores = self._scores(trainer.task, interrupts)
@@ -214,7 +216,7 @@ class Evaluations:
 
         begin, model, scores = time.monotonic(), trainer.weights.model.eval(), dict[str, float]()
         try:
-            with random_state.kept(), torch.no_grad():
+            with random_state.kept(), torch.no_grad(), trainer.weights.at_hand():
                 trainer.seed_generators(-1)
                 scores = {k: float(v) for k, v in task.evaluate(model, progress=progress).items()}
         except Asked:
@@ -266,12 +268,12 @@ class Evaluations:
 
     def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
-        self.trainer.ranks.by_first(self._write)
+        self.trainer.ranks.by_first(partial(self._write, self.trainer.saving.whole_model()))
         self._is_best(value, scores, seen)
 
-    def _write(self) -> None:
+    def _write(self, whole: nn.Module | None) -> None:
         self.trainer.run.check_there()
-        self.trainer.keep_model(self.trainer.run.best)
+        self.trainer.saving.keep_model(self.trainer.run.best, whole)
 
     def _is_best(self, value: float, scores: dict[str, float], seen: str) -> None:
         p = self.trainer.position
@@ -279,7 +281,9 @@ class Evaluations:
 
     def _kept(self, value: float, scores: dict[str, float], must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
-        if not self.trainer.disk.attempt("the best model", self._write, must):
+        if not self.trainer.disk.attempt(
+            "the best model", partial(self._write, self.trainer.saving.whole_model()), must
+        ):
             return False
         self._is_best(value, scores, self.seen)
         return True

@@ -75,10 +75,10 @@ def shares_of(task: Task, batch: Batch, share: float, count: int) -> list[tuple[
 
 def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch: Batch, ranks: Ranks = ALONE) -> None:
     """Raise ConfigError where batches are to be cut and the task's loss of a batch is not the mean of its parts'."""
-    if settings.micro_batches * ranks.size == 1 and not settings.fit:
+    if settings.micro_batches * ranks.data_size == 1 and not settings.fit:
         return
     what = why_whole(task, model, batch)
-    if what and ranks.several:
+    if what and ranks.data_size > 1:
         remedy = "each rank makes a part of every batch: train by one process (without torchrun)"
         raise ConfigError(f"parallel: {what}, and {remedy}")
     if what:
@@ -108,7 +108,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
 
 def on_a_part(settings: TrainingSettings, batch: Batch, work: Callable[[Batch], T], ranks: Ranks = ALONE) -> T:
     """What is measured on a batch as it will be cut: where it is to be found out how, on as much of it as fits."""
-    count = settings.micro_batches * ranks.size
+    count = settings.micro_batches * ranks.data_size
     while True:
         try:
             return work(parts_of(batch, count)[0])
@@ -138,7 +138,7 @@ def fit(trainer: Trainer) -> None:
     """Find the largest micro-batches that fit, say so, and go on with them. Raises RunError where not a row fits."""
     batches, task = largest_batches(trainer), trainer.task
     ranks = trainer.ranks
-    rows = -(-max(len(batch.targets) for batch in batches) // ranks.size)
+    rows = -(-max(len(batch.targets) for batch in batches) // ranks.data_size)
 
     def fits_all(number: int) -> bool:
         return not ranks.any(not all(fits(trainer, batch, number) for batch in batches))
@@ -178,7 +178,7 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
         with random_state.kept(), memory_limited(trainer.device):
             held = torch.empty(kept, device=trainer.device)
             trainer.weights.model.train()
-            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, batch, 1.0, count * trainer.ranks.size))
+            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, batch, 1.0, count * trainer.ranks.data_size))
             trainer.gradients(parts[:2])  # the second one beside gradients
             del held
     except (MemoryError, RuntimeError) as error:

@@ -147,7 +147,7 @@ class Guard:
         trainer = self.trainer
         place = folder_of(trainer.run.checkpoints, trainer.position.anchor)
         try:
-            trainer.take(load_checkpoint(place, trainer.run.identity), place)
+            trainer.saving.take(load_checkpoint(place, trainer.run.identity), place)
         except CheckpointError as error:
             raise RunError(f"step {trainer.position.step + 1}: there is nothing to roll back to: {error}") from None
         trainer.weights.publish()

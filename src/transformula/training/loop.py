@@ -15,9 +15,7 @@ import math
 import random
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,20 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from ..atomic_io import whole_folder
-from ..errors import CheckpointError, NotFinite, RunError
-from ..interop.folder import WEIGHTS, save_model
-from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
+from ..errors import NotFinite, RunError
+from ..interop.folder import WEIGHTS
+from ..interop.weights import model_tensors, put_tensors, save_tensors
 from ..model.hook import asked
 from ..runs import random_state
-from ..runs.checkpoint import (
-    STATE,
-    Checkpoint,
-    folder_of,
-    load_checkpoint,
-    prune,
-    remove_broken,
-    save_checkpoint,
-)
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
@@ -52,9 +41,12 @@ from .guard import NOT_FINITE, STOP, Guard
 from .named import by_kind, named_losses, named_measures, whole_loss, worst_by_kind
 from .optimizer import Optimizer
 from .parallel.data_parallel import GradientSums, Part, parts_of_rank
+from .parallel.dtensors import clip_gradients
+from .parallel.sharded import FROM_RANKS, ShardedModel
 from .parallel.world import ALONE, Ranks
-from .position import TENTHS, Limits, Position
+from .position import Limits, Position
 from .progress import Progress
+from .saving import Saving
 from .schedules import Phases, factor
 from .settings import TrainingSettings
 from .telemetry import Telemetry
@@ -76,11 +68,12 @@ class Trainer:
     def __init__(
         self, task: Task, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
         shown: Progress, device: torch.device, trained: Trainable, ranks: Ranks = ALONE,
+        sharded: ShardedModel | None = None,
     ) -> None:  # fmt: skip
-        self.ranks = ranks
+        self.ranks, self.sharded = ranks, sharded
         self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
         self.device = device
-        self.weights = Weights(model, settings.precision, trained.adapters)
+        self.weights = Weights(model, settings.precision, trained.adapters, sharded=sharded)
         self.average = RunningAverage(model, settings.average) if settings.average else None
         self.parameters = [parameter.tensor for parameter in trained.parameters]
         steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
@@ -88,12 +81,13 @@ class Trainer:
         self.shape = Phases(settings.warmup, settings.decay, settings.final_lr)
         self.position = Position()
         self.evaluations = Evaluations(self)
-        self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
-        self.disk, self.guard = Disk(self), Guard(self)
+        self.telemetry = Telemetry(self.weights, trained.parameters, settings.telemetry_every)
+        self.disk, self.guard, self.saving = Disk(self), Guard(self), Saving(self)
         self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, self))
         self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
-        self.sums = GradientSums(ranks, self.weights.master, self.parameters) if ranks.several else None
+        own = [p.tensor for p in trained.parameters if sharded is None or p.name in sharded.own]
+        self.sums = GradientSums(ranks, self.weights.master, own) if ranks.several else None
         self.peak = ranks.size * machine.peak(device, settings.precision) if ranks.first else 1.0
         self.flops = flops_per_unit(model)
         self.saved, self.saved_at = -1, ranks.now()
@@ -137,14 +131,14 @@ class Trainer:
             late = self.ranks.now() - self.saved_at > SAVED_EVERY
             planned = p.step % every == 0 if every else p.evaluated == p.step
             if self.saved != p.step and (planned or (late and not every) or end):
-                self.save(planned, must=bool(end))
+                self.saving.save(planned, must=bool(end))
                 self.saved_at = self.ranks.now()
             elif planned:  # saved when it was asked to end, before this evaluation
                 self.guard.set_anchor()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 with suppress(Asked):
                     if self.evaluations.mean(interrupts):
-                        self.save(must=True)
+                        self.saving.save(must=True)
             if end:
                 return end
             self.watchdog.beat()
@@ -168,7 +162,7 @@ class Trainer:
         total = max(1, sum(units))
         whole = [(batch, own / total) for batch, own in zip(batches, units, strict=True)]
         shared = [
-            part for one in whole for part in shares_of(self.task, *one, settings.micro_batches * self.ranks.size)
+            part for one in whole for part in shares_of(self.task, *one, settings.micro_batches * self.ranks.data_size)
         ]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
@@ -178,7 +172,8 @@ class Trainer:
         if self.sums is not None:
             loss, named = self.sums.summed(loss, named, idle=not any(share for _, _, share in own))
         self.telemetry.note_gradients()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
+        clip: Any = torch.nn.utils.clip_grad_norm_ if self.sharded is None else clip_gradients
+        norm = clip(self.parameters, settings.clip or math.inf)
         objective = loss + sum(named.values())
         if fault := self.guard.fault(loss, objective, float(norm)):
             after = random.getstate(), np.random.get_state()
@@ -215,19 +210,22 @@ class Trainer:
         """What comes before the first step. Writes the tensors that keep their values, which no checkpoint holds."""
         if fresh:
             self.calibrate(batch)
+        fixed = self.saving.tensors(fixed=True)
         if self.fixed and self.ranks.first:
             with whole_folder(self.run.fixed) as folder:
-                save_tensors(folder / WEIGHTS, self._tensors(fixed=True))
+                save_tensors(folder / WEIGHTS, fixed)
 
     def calibrate(self, batch: Batch) -> None:
         """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
-        master = self.weights.master
-        hook = asked(getattr(master, "architecture", None), "calibrate")
+        hook = asked(getattr(self.weights.master, "architecture", None), "calibrate")
         if hook is None:
             return
+        master = self.weights.whole().master if self.sharded else self.weights.master
         with random_state.kept():
             self.seed_generators(0)
             self.shown.say(str(hook(master.train(), lambda: self.task.loss(master, batch))))
+        if self.sharded:
+            put_tensors(self.weights.master, model_tensors(master), FROM_RANKS)
 
     def seed_generators(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
@@ -240,9 +238,11 @@ class Trainer:
         sums: dict[str, float] = {}
         self.weights.clear()
         for micro, batch, share in parts:
-            model = self.weights.model if micro else self.telemetry.model_for(self.position.step, self.task, batch)
+            model = self.weights.model
+            if micro == 0 or (self.sharded is not None and micro == parts[0][0]):  # then all ranks are asked
+                model = self.telemetry.model_for(self.position.step, self.task, batch)
             self.seed_generators(micro)
-            self.at = f"micro-batch {micro + 1} of {self.ranks.size * len(parts)}", batch
+            self.at = f"micro-batch {micro + 1} of {self.ranks.data_size * len(parts)}", batch
             loss, named = self._losses(model, batch, share)
             torch.autograd.backward(whole_loss(loss, named))
             self.weights.collect()
@@ -255,10 +255,10 @@ class Trainer:
     def _losses(self, model: nn.Module, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:
         """A micro-batch's share of the task's loss, of the model or its watched twin, and of each named one."""
         loss: Tensor = self.task.loss(model, batch) * share
-        return loss, {name: value * share for name, value in named_losses(self.weights.model).items()}
+        return loss, {name: value * share for name, value in named_losses(model).items()}
 
-    def _whole_loss(self, batch: Batch, share: float) -> Tensor:
-        return whole_loss(*self._losses(self.weights.model, batch, share))
+    def _whole_loss(self, model: nn.Module, batch: Batch, share: float) -> Tensor:
+        return whole_loss(*self._losses(model, batch, share))
 
     def _leave_out(self, fault: str, shared: list[tuple[Batch, float]], measured: dict[str, float], units: int) -> None:
         """Record a step that is not to be taken, and go on without it or raise, as the policy says."""
@@ -291,13 +291,14 @@ class Trainer:
         self.weights.clear()
         if release:
             self.weights.adapters.release()
-        found = NOWHERE
+        found, weights = NOWHERE, self.weights.whole()  # ranks may part here: nothing is divided
+        weights.model.train()
         for micro, batch, share in parts_of_rank(self.ranks, shared):
             self.seed_generators(micro)
-            found = first_not_finite(self.weights.model, partial(self._whole_loss, batch, share))
+            found = first_not_finite(weights.model, partial(self._whole_loss, weights.model, batch, share))
             if found != NOWHERE:
                 break
-            self.weights.collect()
+            weights.collect()
         for rank, place in enumerate(self.ranks.each(found)):
             if place != NOWHERE:
                 return f"{place}, on rank {rank}" if self.ranks.several else place
@@ -341,139 +342,7 @@ class Trainer:
             return nullcontext()
         return self.weights.holding({**self.weights.numbers(), **self.average.average}, self.run.path)
 
-    def keep_model(self, folder: Path) -> None:
-        """Write the folder of the model that the master holds."""
-        predictor = self.task.predictor()
-        save_model(folder, self.weights.master, predictor.save if predictor else None)
-
-    def _tensors(self, fixed: bool) -> dict[str, Tensor]:
-        """Those of the model that keep their values, or those that change."""
-        return {name: t for name, t in model_tensors(self.weights.master).items() if (name in self.fixed) == fixed}
-
-    def save(self, planned: bool = False, must: bool = False) -> None:
-        """Write a checkpoint, and the model of `last/`.
-
-        planned  by the settings, and not by the clock or an interruption: the run may roll back to it
-        must     it is the last time: raise what fails
-        """
-        if self.disk.attempt("the checkpoint", partial(self.write_checkpoint, planned), must):
-            if planned:
-                self.guard.set_anchor()
-            self.saved = self.position.step
-
-    def write_checkpoint(self, planned: bool = False) -> None:
-        """What `save` does on one rank."""
-        p = self.position
-        self.shown.busy(f"step {p.step:,}  saving")
-        self.run.check_there()
-        state = {
-            **asdict(p),
-            **(self.guard.anchored() if planned else {}),
-            "seconds": self.seconds,
-            "log_lines": self.run.log.lines,
-        }
-        state["optimizer"] = self.settings.optimizer
-        if self.ranks.several:
-            state["ranks"] = self.ranks.size
-        checkpoint = Checkpoint(
-            p.step, self._tensors(fixed=False), self.optimizer.tensors(), random_state.capture(), state,
-            average={} if self.average is None else self.average.average, adapters=self.weights.adapters.tensors(),
-            carried=self.task.memory.tensors() if self.task.memory else {}, run=self.run.identity,
-        )  # fmt: skip
-        save_checkpoint(self.run.checkpoints, checkpoint)
-        with self.evaluated():
-            self.keep_model(self.run.last)
-        if planned:
-            self.guard.set_anchor()
-        keep = max(self.settings.keep, self.settings.average_checkpoints)
-        prune(self.run.checkpoints, keep, p.best_step or None, self.guard.anchor)
-
-    def resume(self) -> None:
-        """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one."""
-        checkpoint, damaged = self._newest()
-        for text in damaged:
-            self.shown.say(f"passed over: {text}", warning=True)
-        if checkpoint is None:
-            if self.run.config().get("init_from") is not None:
-                what = (
-                    f"{self.run.path}: no checkpoint was written yet, and the weights that it began with are not here"
-                )
-                raise CheckpointError(f"{what}; begin it again: --config {self.run.path} --out OTHER")
-            self.run.log.rewind(-1)
-            self.shown.say("no checkpoint was written yet: starting from the beginning")
-            return
-        path, state = folder_of(self.run.checkpoints, checkpoint.step), dict(checkpoint.state)
-        lines, ranks = state.pop("log_lines", None), state.pop("ranks", 1)
-        former = state.pop("optimiser", self.settings.optimizer)  # as earlier versions spelled it
-        used = state.pop("optimizer", former)
-        if used != self.settings.optimizer:
-            what = f"this run used the optimizer {used}; a resume cannot change it to {self.settings.optimizer}"
-            raise CheckpointError(f"{self.run.path}: {what}. Begin a new run")
-        self.position = Position.read({**state, "step": checkpoint.step}, path / STATE)
-        self.take(checkpoint, path)
-        if self.task.memory:
-            self.task.memory.put(checkpoint.carried)
-        try:
-            random_state.restore(checkpoint.streams)
-        except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise CheckpointError(f"{path / 'streams.safetensors'}: damaged ({error})") from None
-        # Of a run that is to become longer a smaller share is done than was.
-        self.position.tenths = min(self.position.tenths, int(TENTHS * self.progress() + 1e-9))
-        self.saved = checkpoint.step
-        self.run.log.rewind(checkpoint.step, lines if type(lines) is int and lines >= 0 else None)
-        length = self.settings.length
-        self.run.log.write(
-            "resumed", step=checkpoint.step, length=length, **({"passed_over": damaged} if damaged else {})
-        )
-        if ranks != self.ranks.size:
-            self._take_over(ranks)
-        gone = remove_broken(self.run.checkpoints, checkpoint.step) if self.ranks.first else []
-        broken = ", ".join(folder.name for folder in gone)
-        removed = f"; removed what is broken: {broken}" if broken else ""
-        self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
-        self.evaluations.check_best()
-
-    def _take_over(self, ranks: int) -> None:
-        """Go on from a checkpoint of so many ranks: in as many micro-batches, if these can be shared out, so that what
-        dropout draws stays the same."""
-        parts, size = ranks * self.settings.micro_batches, self.ranks.size
-        if parts % size == 0:
-            self.settings = self.settings.model_copy(update={"micro_batches": parts // size})
-            self.run.write_config({**self.run.config(), "micro_batches": parts // size})
-        what = "but for rounding" + ("" if parts % size == 0 else ", and for what dropout draws")
-        told = f"ranks: {size}, and the checkpoint was written by {ranks}"
-        self.shown.say(f"{told}: from here on it is the run that was not interrupted {what}", warning=True)
-
-    def _newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
-        if not self.ranks.several:
-            return self.run.newest_checkpoint()
-        found: Checkpoint | None = None
-
-        def look() -> tuple[int | None, list[str]]:
-            nonlocal found
-            found, damaged = self.run.newest_checkpoint()
-            return (None if found is None else found.step), damaged
-
-        step, damaged = self.ranks.by_first(look)
-        if step is not None and found is None:
-            found = load_checkpoint(folder_of(self.run.checkpoints, step), self.run.identity)
-        return found, damaged
-
-    def take(self, checkpoint: Checkpoint, path: Path) -> None:
-        """Take up the weights of a checkpoint, their average and what the optimizer kept. Raises CheckpointError."""
-        fixed = load_tensors(self.run.fixed / WEIGHTS) if self.fixed else {}
-        put_tensors(self.weights.master, {**fixed, **checkpoint.weights}, path / WEIGHTS)
-        self.weights.adapters.load(checkpoint.adapters)
-        check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
-        if self.average is not None:
-            # A run that had none until now begins it at these weights.
-            self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
-        self.optimizer.load(checkpoint.optimizer)
-
-    def use_best(self) -> None:
-        """Put the weights of the best evaluation into the model."""
-        path = self.run.best / WEIGHTS
-        if self.position.best_step and path.is_file():
-            put_tensors(self.weights.master, load_tensors(path), path)
-            self.weights.publish()
+    def gather(self) -> None:
+        """At the end of a run, on all ranks: hold the whole model, so that each of them can go on alone."""
+        self.weights = self.weights.whole()
+        self.sharded = None

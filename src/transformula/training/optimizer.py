@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CheckpointError
+from ..interop.weights import part_of
 from ..registry import Registry
 from .settings import TrainingSettings
 
@@ -116,4 +117,7 @@ def taken(tensors: Mapping[str, Tensor], key: str, like: Tensor | None = None) -
     if key not in tensors:
         reason = "it was made with another optimizer or another model"
         raise CheckpointError(f"the checkpoint keeps nothing for {key}: {reason}")
-    return tensors[key].clone() if like is None else tensors[key].to(like.device, copy=True)
+    if like is None:
+        return tensors[key].clone()
+    own = tensors[key].to(like.device, copy=True)
+    return part_of(own, like) if own.shape == like.shape else own  # a count of steps is no part of a matrix

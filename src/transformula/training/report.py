@@ -122,7 +122,8 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
             return str(task.sample(model, trainer.settings.seed) or "")
 
     trainer.ranks.meet()  # what the first one wrote is there
-    trainer.use_best()
+    trainer.gather()
+    trainer.saving.use_best()
     baselines: dict[str, float] = {}
     sample = verdict = ""
     if not interrupted and first:

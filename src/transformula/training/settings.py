@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ..errors import ConfigError
 from ..settings import Settings
@@ -23,6 +24,13 @@ def listed(patterns: Any) -> Any:
 
 Patterns = Annotated[list[str], BeforeValidator(listed)]
 Names = Annotated[list[str], BeforeValidator(listed)]
+
+
+def parallel_layout(text: str) -> str:
+    """The name of a layout of ranks. Raises ValueError."""
+    if not re.fullmatch(r"auto|none|ddp|fsdp|(fsdp,)?tp=[1-9]\d*", text):
+        raise ValueError("expected auto, none, ddp, fsdp, tp=2, or fsdp,tp=2, with the number of ranks behind tp")
+    return text
 
 
 class LoraSettings(Settings):
@@ -135,10 +143,12 @@ class TrainingSettings(Settings):
     precision: Literal["auto", "float32", "bf16"] = Field(
         "auto", description="float32, bf16 with float32 master weights, or auto: the faster one in a short measurement"
     )
-    parallel: Literal["auto", "none", "ddp"] = Field(
+    parallel: Annotated[str, AfterValidator(parallel_layout)] = Field(
         "auto",
         description="how several processes (torchrun, srun) train one model: ddp, each holds all of it and makes a part"
-        " of every batch; none, each trains by itself; auto: ddp",
+        " of every batch; fsdp, each holds a part of all weights, gradients, and the optimizer's state; tp=2, two share"
+        " each matrix; fsdp,tp=2, both; none, each trains by itself; auto: ddp, or fsdp where that takes too much"
+        " memory",
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto: a GPU if there is one")
     threads: int | None = Field(

@@ -39,6 +39,7 @@ from .memory import roughly, say_memory
 from .optimizer import optimizers, parameters_of, width_of
 from .parallel.layout import choose_layout, threads_of
 from .parallel.place import job
+from .parallel.sharded import ShardedModel
 from .parallel.world import Ranks, here
 from .progress import Progress
 from .report import RunResult, conclude
@@ -120,6 +121,8 @@ def _train(
     if not fresh:
         check_finite(model.named_parameters(), "the weights to begin with")
     trained = choose_trained(model, settings)
+    layout, why = choose_layout(settings, ranks, model, trained, device)
+    ranks.arrange(layout.tensor)
     first = task.batch(0, 0).to(device)
     if device.type == "cpu":
         machine.keep_memory(roughly(model, parts_of(first, settings.micro_batches * ranks.size)[0]))
@@ -148,7 +151,6 @@ def _train(
         }
     )
     torch.set_num_threads(threads)
-    layout, why = choose_layout(settings.parallel, ranks, model)
     for text in filter(None, (f"precision: {precision}, as the run began", why) if resume else (line, more, why)):
         shown.say(text)
     shown.say(
@@ -162,7 +164,7 @@ def _train(
         **describe_run(task, model, device),
         **identity.described(config.get("use", ())),
         "length": resolved.length,
-        **told_of(ranks, layout),
+        **told_of(ranks, str(layout)),
     }
     if resume:
         check_same(run, about)
@@ -171,15 +173,15 @@ def _train(
         run.write_config({**run.config(), **configuration})
     else:
         ranks.by_first(lambda: run.create(configuration, about) and None)
-    products = machine.DTYPES[precision]
-    trainer = Trainer(
-        task, model, optimizer(trained.parameters, resolved, products), resolved, run, shown, device, trained, ranks
-    )
+    sharded = ShardedModel(model, ranks, layout, precision, device) if layout.divided else None
+    trained = trained if sharded is None else sharded.parameters_of(trained)
+    kept_by = optimizer(trained.parameters, resolved, machine.DTYPES[precision])
+    trainer = Trainer(task, model, kept_by, resolved, run, shown, device, trained, ranks, sharded)
     random_state.seed(settings.seed)
     records = RunRecords(run, resolved.log_to, shown.say)  # of what was logged before a resume rewinds it
     try:
         if resume:
-            trainer.resume()
+            trainer.saving.resume()
         if settings.fit:
             fit(trainer)
         if trainer.saved < 0:

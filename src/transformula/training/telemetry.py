@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..analysis.by_depth import by_depth
+from ..interop.weights import whole_tensors
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
@@ -34,6 +35,8 @@ from ..runs import random_state
 from ..tasks.base import Batch, Task
 from ..words.recompute import recomputing
 from .optimizer import Parameter
+from .parallel.dtensors import by_mesh
+from .weights import Weights
 
 Number = float | None
 APART = 4  # a model that is compiled is measured so many times less often: an own pass costs a third of a step
@@ -54,7 +57,8 @@ class Telemetry:
     every  steps between two measurements; 0: none
     """
 
-    def __init__(self, model: nn.Module, parameters: Sequence[Parameter], every: int) -> None:
+    def __init__(self, weights: Weights, parameters: Sequence[Parameter], every: int) -> None:
+        model, self.weights = weights.model, weights
         modules: list[Any] = [*model.modules()]
         self.model, self.parameters, self.measuring = model, parameters, False
         self.every = every if isinstance(model, Transformer) else 0
@@ -79,9 +83,9 @@ class Telemetry:
                 edge for row in stack.writes.values() for write in filter(None, row) for edge in write
             )
             names |= dict.fromkeys(place for row in stack.coefficients.values() for place in filter(None, row))
-        self.compiled = any(one._compiled_call_impl is not None for one in modules)
-        self.every *= APART if self.compiled else 1
-        looked_at = evaluating(model) if self.compiled else model
+        self.apart = weights.sharded is not None or any(one._compiled_call_impl is not None for one in modules)
+        self.every *= APART if self.apart else 1
+        looked_at = evaluating(model) if self.apart else model
         functions = dict.fromkeys([*self.streams, *names], self.look)
         twin: Any = watched(looked_at, functions)
         if twin.unseen:  # by a task that goes on from segment to segment
@@ -93,10 +97,10 @@ class Telemetry:
         self.measuring = bool(self.every) and (step == 0 or (step + 1) % self.every == 0)
         self.measured.clear()
         self.before.clear()
-        if not self.measuring or (self.compiled and self.carry):
+        if not self.measuring or (self.apart and self.carry):
             return self.model
-        if self.compiled:
-            with random_state.kept(), torch.no_grad():
+        if self.apart:
+            with random_state.kept(), torch.no_grad(), self.weights.at_hand():
                 task.loss(self.twin, batch)
             return self.model
         return self.twin
@@ -122,12 +126,9 @@ class Telemetry:
 
     def note_gradients(self) -> None:
         """Note the norms of the gradients that the parameters have."""
-        given = (
-            [(p.name, p.tensor.grad) for p in self.parameters if p.tensor.grad is not None] if self.measuring else []
-        )
+        given = {p.name: p.tensor.grad for p in self.parameters if self.measuring and p.tensor.grad is not None}
         known = {layer for layers in self.layers.values() for layer in layers} if given else ()
-        norms = torch._foreach_norm([gradient for _, gradient in given]) if given else ()
-        for (name, _), norm in zip(given, norms, strict=True):
+        for name, norm in whole_tensors(norms_of(given)):
             layer = LAYER.match(name)
             self.note("gradient", layer[1] if layer and layer[1] in known else "others", norm.float())
 
@@ -172,6 +173,15 @@ class Telemetry:
         for name, layers in self.layers.items():
             add("gradients", name, [norm(layer) for layer in layers])
         return {**event, "others": rounded(norm("others"))}
+
+
+def norms_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The norm of each tensor, by name."""
+    names = {id(tensor): name for name, tensor in tensors.items()}
+    norms: dict[str, Tensor] = {}
+    for group in by_mesh(tensors.values()):
+        norms |= zip((names[id(one)] for one in group), torch._foreach_norm(group), strict=True)
+    return {name: norms[name] for name in tensors}
 
 
 def named(stack: str, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..interop.weights import model_tensors, put_tensors
 from .adapters import Adapters
 from .machine import FLOAT32
+from .parallel.sharded import ShardedModel
 
 
 class Weights:
@@ -26,13 +27,16 @@ class Weights:
 
     adapters  of matrices of the masters, where those are trained in their place
     working   the working copy, where it is there already
+    sharded   where the masters are divided among ranks: what runs is then made of them layer by layer
     """
 
     def __init__(
-        self, master: nn.Module, precision: str, adapters: Adapters | None = None, working: nn.Module | None = None
-    ) -> None:
-        self.master, self.adapters = master, adapters or Adapters([])
-        self.model = master if precision == FLOAT32 else working or working_copy(master)
+        self, master: nn.Module, precision: str, adapters: Adapters | None = None, working: nn.Module | None = None,
+        sharded: ShardedModel | None = None,
+    ) -> None:  # fmt: skip
+        self.master, self.adapters, self.sharded = master, adapters or Adapters([]), sharded
+        self.precision = precision
+        self.model = master if precision == FLOAT32 or sharded else working or working_copy(master)
         self._pairs = list(zip(master.parameters(), self.model.parameters(), strict=True))
         self.adapters.follow(master, self.model)
 
@@ -61,6 +65,14 @@ class Weights:
         if self.model is not self.master and self._pairs:
             masters, working = zip(*self._pairs, strict=True)
             torch._foreach_copy_(list(working), list(masters))
+
+    def whole(self) -> Weights:
+        """Weights that are not divided among ranks: these, or others of the same numbers."""
+        return self if self.sharded is None else Weights(self.sharded.whole(), self.precision)
+
+    def at_hand(self) -> AbstractContextManager[None]:
+        """Within it the model that runs holds all weights, and each of its methods can be called."""
+        return nullcontext() if self.sharded is None else self.sharded.unsharded()
 
     def clear(self) -> None:
         """Drop all gradients."""

@@ -14,13 +14,15 @@ from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomise
 from transformula import gallery
 from transformula.analysis.tensor_plan import tensor_plan
 from transformula.errors import InputError
+from transformula.interop.weights import whole_tensors
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.model.recompute import recompute
 from transformula.model.transformer import evaluating
-from transformula.training.parallel.tensor import by_mesh, clip_gradients, put_whole, split_tensors, whole_tensors
+from transformula.training.parallel.dtensors import by_mesh, clip_gradients, put_whole
+from transformula.training.parallel.tensor import split_tensors
 from transformula.words import vocabulary
 from transformula.words.attention import DotAttention
 

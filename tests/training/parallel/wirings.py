@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.invariants.harness import built, inputs, loss_of
+from tests.invariants.harness import built, inputs, loss_of, randomise
+from tests.training.parallel.splits import even
 from tests.training.toy import ToyTask
 from transformula.errors import TransformulaError
+from transformula.model import build
 from transformula.tasks.base import Batch
 from transformula.training import TrainingSettings, start, train
 from transformula.training.parallel.world import join, leave
+from transformula.words.attention import DotAttention
 
 ROWS = 3  # of which one rank has two
 GIVEN = {
@@ -43,13 +46,16 @@ class Wired(ToyTask):
 @contextmanager
 def a_step_alone() -> Iterator[list[Any]]:
     """Within it a run ends after its first step, before its float64 weights would be written; yields what it would
-    have told of each: the loss, the named losses, measures, the gradient's norm before it is clipped, the rate."""
+    have told (the loss, the named losses, measures, the gradient's norm before it is clipped, the rate), and the
+    model."""
     steps, whole = list[Any](), start._to_its_end
 
     def once(trainer: Any, *given: Any) -> Any:
         trainer.weights.publish()
         trainer._tell = lambda *told: steps.append(told)
         trainer.step()
+        trainer.gather()
+        steps.append(trainer.weights.master)
 
     start._to_its_end = once
     try:
@@ -58,32 +64,56 @@ def a_step_alone() -> Iterator[list[Any]]:
         start._to_its_end = whole
 
 
-def step(name: str, folder: Path, **given: Any) -> dict[str, Tensor] | str:
-    """What an entry holds after a step, in float64, with what the step tells; the error where it is refused."""
-    model, before = copy.deepcopy(built(name)), built(name).state_dict()
+def divisible(name: str) -> nn.Module:
+    """An entry at a size whose numbers two ranks divide. Inside of its split words nothing is dropped: there each rank
+    draws numbers of its own."""
+    model = randomise(build(even(name), dtype=torch.float64))
+    for module in model.modules():
+        if isinstance(module, DotAttention):
+            module.settings, module.made_with = module.evaluated, {**module.made_with, "dropout": 0}
+    return model
+
+
+def step(name: str, folder: Path, split: bool = False, **given: Any) -> dict[str, Tensor] | str:
+    """What an entry holds after a step, in float64, with what the step tells; the error where it is refused.
+
+    split  the entry at a size that tensor parallelism can split
+    """
+    model = divisible(name) if split else copy.deepcopy(built(name))
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
     try:
         with a_step_alone() as steps:
             train(Wired(name), model, TrainingSettings.read({**GIVEN, **given}), folder, quiet=True)
     except TransformulaError as error:
         return f"{error.message}{' after its folder was made' * folder.exists()}"
-    ((loss, named, measures, norm, _),) = steps
-    assert loss > 0 and norm > 0 and any(not torch.equal(before[key], t) for key, t in model.state_dict().items())
+    (loss, named, measures, norm, _), trained = steps
+    after = trained.state_dict()
+    assert loss > 0 and norm > 0 and any(not torch.equal(before[key], t) for key, t in after.items())
     numbers = {"loss": loss, "gradient": norm, **named, **measures}
     told = {f"told: {key}": torch.tensor(value, dtype=torch.float64) for key, value in numbers.items()}
-    return {**model.state_dict(), **told}
+    return {**after, **told}
 
 
-def both(names: list[str], folder: str) -> dict[str, Any]:
-    """On each rank: what became of each entry by both together, and, of every second one, by this process alone."""
+def in_layouts(names: list[str], folder: str, layouts: list[str], split: bool) -> dict[str, dict[str, Any]]:
+    """On each rank, of each layout: what became of each entry by both together, and how far that is, of every second
+    entry, from what this process makes alone."""
     ranks = join()
-    together = {name: step(name, Path(folder, name), parallel="ddp") for name in names}
+    together = {
+        layout: {name: step(name, Path(folder, layout, name), split, parallel=layout) for name in names}
+        for layout in layouts
+    }
     leave()
-    own = names[ranks.rank :: 2]
+    parts = 1 if split else 2
+    alone = {
+        name: step(name, Path(folder, f"{name}-alone"), split, micro_batches=parts) for name in names[ranks.rank :: 2]
+    }
     return {
-        "sums": {name: made if isinstance(made, str) else sums(made) for name, made in together.items()},
-        "apart": {name: apart(step(name, Path(folder, f"{name}-alone"), micro_batches=2), together[name])
-                  for name in own},
-    }  # fmt: skip
+        layout: {
+            "sums": {name: made if isinstance(made, str) else sums(made) for name, made in found.items()},
+            "apart": {name: apart(made, found[name]) for name, made in alone.items()},
+        }
+        for layout, found in together.items()
+    }
 
 
 def sums(made: dict[str, Tensor]) -> float:

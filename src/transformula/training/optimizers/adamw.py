@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
+from ..parallel.dtensors import by_mesh
 from ..settings import TrainingSettings
 
 KEPT = ("step", "exp_avg", "exp_avg_sq")
@@ -38,8 +39,8 @@ class AdamW(Optimizer):
         self.parameters = list(parameters)
         decay = [p.tensor for p in self.parameters if p.role == MATRIX]
         rest = [p.tensor for p in self.parameters if p.role != MATRIX]
-        groups = [{"params": decay, "weight_decay": settings.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-        groups = [g for g in groups if g["params"]]
+        pairs = [(decay, settings.weight_decay), (rest, 0.0)]
+        groups = [{"params": some, "weight_decay": weight} for tensors, weight in pairs for some in by_mesh(tensors)]
         self.inner = (
             torch.optim.AdamW(groups, betas=(settings.beta1, settings.beta2), eps=1e-8, fused=True) if groups else None
         )

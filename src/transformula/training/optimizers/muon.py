@@ -21,7 +21,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ...interop.weights import part_of
 from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
+from ..parallel.dtensors import local, whole_of
 from ..settings import TrainingSettings
 from .adamw import AdamW
 
@@ -84,17 +86,21 @@ class Muon(Optimizer):
         self.rest.step(lr)
 
     def _update(self, members: Sequence[Parameter], shape: tuple[int, ...], lr: float) -> None:
-        weights: list[Tensor] = [p.tensor for p in members]
-        gradients = [w.grad for w in weights if w.grad is not None]
-        kept = [self.kept[p.name] for p in members]
+        """Of matrices of one shape. Where ranks divide them, each gathers what is made orthogonal, and takes its part
+        of the update."""
+        tensors: list[Tensor] = [p.tensor for p in members]
+        weights = [local(tensor) for tensor in tensors]
+        gradients = [local(tensor.grad) for tensor in tensors if tensor.grad is not None]
+        kept = [local(self.kept[p.name]) for p in members]
         torch._foreach_lerp_(kept, gradients, 1 - self.momentum)
-        wanted = torch.stack(torch._foreach_lerp(gradients, kept, self.momentum))
+        nesterov = torch._foreach_lerp(gradients, kept, self.momentum)
+        wanted = torch.stack([whole_of(part, like) for part, like in zip(nesterov, tensors, strict=True)])
         rows, columns = shape[-2:]
         update = orthogonal(wanted.view(-1, rows, columns), self.products).view(wanted.shape)
         torch._foreach_mul_(weights, 1 - lr * self.weight_decay)
         size = lr * 0.2 * max(rows, columns) ** 0.5
-        for weight, change in zip(weights, update, strict=True):
-            weight.add_(change, alpha=-size)
+        for weight, change, like in zip(weights, update, tensors, strict=True):
+            weight.add_(local(part_of(change, like)), alpha=-size)
 
     def tensors(self) -> dict[str, Tensor]:
         """PARAMETER/momentum of matrices, and what AdamW keeps of the rest."""

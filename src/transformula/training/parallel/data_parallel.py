@@ -25,9 +25,9 @@ Part = tuple[int, Batch, float]  # number in the step, rows, share of the step's
 def parts_of_rank(ranks: Ranks, shared: Sequence[tuple[Batch, float]]) -> list[Part]:
     """The micro-batches that this rank makes: as many on every rank, so that all meet as often. Where there are fewer
     parts than that, one that counts for nothing fills the place."""
-    own = [(number, *part) for number, part in enumerate(shared) if number % ranks.size == ranks.rank]
-    most = -(-len(shared) // ranks.size)
-    return [*own, *[(len(shared) + ranks.rank, shared[0][0], 0.0)] * (most - len(own))]
+    own = [(number, *part) for number, part in enumerate(shared) if number % ranks.data_size == ranks.data_rank]
+    most = -(-len(shared) // ranks.data_size)
+    return [*own, *[(len(shared) + ranks.data_rank, shared[0][0], 0.0)] * (most - len(own))]
 
 
 class GradientSums:
@@ -48,6 +48,8 @@ class GradientSums:
         idle  this rank had no rows of its own
         """
         new = [name for name in named if name not in self._names]
+        if not self.ranks.counts:
+            loss, named = 0.0, dict.fromkeys(named, 0.0)
         given = [float(p.grad is not None) for p in self.parameters]
         values = [named.get(name, 0.0) for name in self._names]
         loss, others, *sums = self.ranks.meet(loss, float(bool(new)), *values, *given)
@@ -59,7 +61,7 @@ class GradientSums:
             self._names += more
         made = dict(zip(self._names, sums, strict=False))
         self._sum_gradients(sums[len(self._names) :])
-        self._sum_counts(idle)
+        self._sum_counts(idle or not self.ranks.counts)
         self._average_buffers()
         return loss, {**{name: made[name] for name in named}, **made}
 
@@ -67,17 +69,17 @@ class GradientSums:
         gradients: list[Tensor] = []
         for parameter, count in zip(self.parameters, given, strict=True):
             if count:
-                if parameter.grad is None:
+                if parameter.grad is None or not self.ranks.counts:
                     parameter.grad = torch.zeros_like(parameter)
                 gradients.append(parameter.grad)
         self.ranks.add(gradients)
 
-    def _sum_counts(self, idle: bool) -> None:
+    def _sum_counts(self, nothing: bool) -> None:
         counts: list[Tensor] = []
         for module in self.model.modules():
             counted: Any = getattr(module, "counted", None)
             counts += counted() if callable(counted) else []
-        if idle:
+        if nothing:
             for count in counts:
                 count.zero_()
         self.ranks.add(counts)

@@ -1,30 +1,143 @@
-"""How several processes share one model: which layout, and why."""
+"""How several processes share one model: which layout, and why.
+
+ddp         each rank holds the whole model, and makes a part of every batch
+fsdp        each rank holds a part of all weights, gradients, and what the optimizer keeps, and makes a part of
+            every batch (FSDP2)
+tp=2        two ranks hold a part of each matrix, and make the batch together (tensor parallelism)
+fsdp,tp=2   both: two ranks share each matrix, and pairs of ranks share the batch
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import dataclass
 
+import torch
 from torch import nn
 
+from ...analysis.tensor_plan import tensor_plan
 from ...errors import ConfigError
+from ...model.transformer import Transformer
+from ..adapters import Trainable
+from ..settings import TrainingSettings
 from .world import Ranks
 
-NONE, DDP = "none", "ddp"
+AUTO, NONE, DDP, FSDP = "auto", "none", "ddp", "fsdp"
+LAYOUT = re.compile(r"(fsdp)?,?(?:tp=(\d+))?")
+KEPT = {"adamw": 4, "muon": 3}  # float32 numbers a trained one: weight, gradient, and what the optimizer keeps
+MOST = 0.5  # of a rank's memory, for these, in ddp; the rest is for the forward pass
 
 
-def choose_layout(asked: str, ranks: Ranks, model: nn.Module) -> tuple[str, str]:
+@dataclass(frozen=True)
+class RankLayout:
+    """How ranks share a model.
+
+    data    none, ddp, or fsdp
+    tensor  how many ranks share each matrix
+    """
+
+    data: str = NONE
+    tensor: int = 1
+
+    @property
+    def divided(self) -> bool:
+        """Whether a rank holds only a part of the weights."""
+        return self.data == FSDP or self.tensor > 1
+
+    def __str__(self) -> str:
+        parts = [self.data] if self.data != NONE or self.tensor == 1 else []
+        return ",".join([*parts, *([f"tp={self.tensor}"] if self.tensor > 1 else [])])
+
+
+def choose_layout(
+    settings: TrainingSettings, ranks: Ranks, model: nn.Module, trained: Trainable, device: torch.device
+) -> tuple[RankLayout, str]:
     """The layout, and a line that says so with its reason; "" where one process trains and nothing else was asked for.
 
     Raises ConfigError for what does not go together.
     """
-    if not ranks.several:
-        wanted = asked not in ("auto", NONE)
-        return NONE, f"parallel: none, since one process trains ({asked} is for several: torchrun)" if wanted else ""
-    if asked == NONE:
+    asked = settings.parallel
+    if not ranks.grouped:
+        wanted = asked not in (AUTO, NONE)
+        return (
+            RankLayout(),
+            f"parallel: none, since one process trains ({asked} is for several: torchrun)" if wanted else "",
+        )
+    if asked == NONE and ranks.several:
         what = f"{ranks.size} processes have joined already, and each was to train by itself"
         raise ConfigError(f"parallel: {what}; say --parallel none from the start of the process")
+    if asked in (AUTO, NONE, DDP):
+        layout, why = by_size(asked, settings, ranks, trained, device)
+    else:
+        layout, why = read_layout(asked, ranks), "each rank holds a part of the weights"
+    if layout.divided:
+        check_divided(layout, settings, model)
+    return layout, f"parallel: {layout} on {ranks.size} ranks: {why}" if ranks.several or layout.divided else ""
+
+
+def by_size(
+    asked: str, settings: TrainingSettings, ranks: Ranks, trained: Trainable, device: torch.device
+) -> tuple[RankLayout, str]:
+    """ddp where a rank has room for the weights, gradients, and what the optimizer keeps; else fsdp."""
+    if not ranks.several:
+        return RankLayout(), ""
+    count = sum(parameter.tensor.numel() for parameter in trained.parameters)
+    needed, room = 4 * KEPT.get(settings.optimizer, max(KEPT.values())) * count, memory_of(device, ranks)
     why = "each rank holds the whole model, and makes its part of every batch"
-    return DDP, f"parallel: ddp on {ranks.size} ranks: {why}"
+    if asked == DDP or not room or needed <= MOST * room or settings.lora is not None:
+        return RankLayout(DDP), why
+    what = f"weights, gradients, and the optimizer's state take {in_gib(needed)}, more than half of the {in_gib(room)}"
+    return RankLayout(FSDP), f"{what} of a rank"
+
+
+def in_gib(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
+def memory_of(device: torch.device, ranks: Ranks) -> int:
+    """Bytes that one of the ranks of a machine may take; 0 where that is not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks.place.local_size
+    except (OSError, ValueError, AttributeError):
+        return 0
+
+
+def read_layout(text: str, ranks: Ranks) -> RankLayout:
+    """What `fsdp`, `tp=2` or `fsdp,tp=2` says. Raises ConfigError where the ranks do not divide so."""
+    match = LAYOUT.fullmatch(text)
+    assert match is not None, text
+    data, tensor = match[1] or NONE, int(match[2] or 1)
+    if ranks.size % tensor or (data == NONE and tensor != ranks.size):
+        known = [n for n in range(2, ranks.size + 1) if ranks.size % n == 0]
+        fitting = ", ".join([f"tp={ranks.size}", *(f"fsdp,tp={n}" for n in known[:-1])]) if known else "fsdp"
+        raise ConfigError(f"parallel: {text} is not for {ranks.size} ranks; expected auto, ddp, fsdp, or {fitting}")
+    return RankLayout(data, tensor)
+
+
+def check_divided(layout: RankLayout, settings: TrainingSettings, model: nn.Module) -> None:
+    """Raise ConfigError for what a model of which each rank holds a part cannot do."""
+    mistakes: list[str] = []
+    if settings.lora is not None:
+        mistakes.append("an adapter changes a whole matrix; train with ddp, or without lora")
+    if settings.fit:
+        mistakes.append("a rank that runs out of memory would leave the others waiting; give micro_batches, not fit")
+    if settings.loss_chunks > 1:
+        mistakes.append("loss_chunks reads the output's weights outside of a pass of the model; leave it out")
+    if any(getattr(one, "_compiled_call_impl", None) is not None for one in model.modules()):
+        mistakes.append("this model is compiled; train with ddp, or do not compile it")
+    if isinstance(model, Transformer) and "policy" in model.architecture.hooks:
+        what = f"by its policy, {model.architecture.hooks['policy'].text}, ranks run other layers than each other"
+        mistakes.append(f"{what}, and each layer is gathered from all; train with ddp")
+    if layout.tensor > 1:
+        if not isinstance(model, Transformer):
+            mistakes.append("no formula made this model, so its matrices are not split; train with fsdp")
+        elif reason := tensor_plan(model.architecture, layout.tensor).refusal():
+            mistakes.append(f"{reason}; train with fsdp")
+    if mistakes:
+        raise ConfigError([f"parallel: {layout}: {what}" for what in mistakes])
 
 
 def threads_of(ranks: Ranks) -> int:

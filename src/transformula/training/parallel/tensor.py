@@ -14,7 +14,7 @@ With FSDP2 on a mesh ("dp", "tp"): first `split_tensors(model, mesh["tp"])`, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -155,45 +155,3 @@ def generator_of(device: torch.device) -> torch.Generator:
         return torch.default_generator
     module = torch.get_device_module(device)
     return module.default_generators[device.index or 0]  # type: ignore[no-any-return]
-
-
-def whole_tensors(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Each tensor with its name, whole: what is split is gathered, so that every device must ask for all, in order."""
-    for name, tensor in tensors.items():
-        yield name, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-@torch.no_grad()
-def put_whole(tensors: Mapping[str, Tensor], whole: Mapping[str, Tensor]) -> None:
-    """Put whole tensors into those of the same names, each device its part of them."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    for name, tensor in tensors.items():
-        given = whole[name].to(tensor.device, tensor.dtype)
-        if isinstance(tensor, DTensor):
-            given = distribute_tensor(given, tensor.device_mesh, tensor.placements, src_data_rank=None)
-        tensor.copy_(given)
-
-
-def by_mesh(parameters: Iterable[Tensor]) -> list[list[Tensor]]:
-    """The parameters of each mesh together, and those that are on none: what one fused operation takes."""
-    groups: dict[Any, list[Tensor]] = {}
-    for parameter in parameters:
-        groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
-    return list(groups.values())
-
-
-@torch.no_grad()
-def clip_gradients(parameters: Iterable[Tensor], largest: float) -> Tensor:
-    """Scale all gradients so that their norm together is at most `largest`; returns the norm before.
-
-    `torch.nn.utils.clip_grad_norm_` for parameters on several meshes, and beside such that are on none: the norm of
-    each group, and of these norms."""
-    groups = by_mesh(parameter for parameter in parameters if parameter.grad is not None)
-    gradients = [[p.grad for p in group if p.grad is not None] for group in groups]
-    of_groups = {str(n): torch.nn.utils.get_total_norm(one) for n, one in enumerate(gradients)}
-    norms = [norm for _, norm in whole_tensors(of_groups)]
-    total = torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.zeros(())
-    for group in groups:
-        torch.nn.utils.clip_grads_with_norm_(group, largest, total)
-    return total

@@ -36,7 +36,18 @@ class Ranks:
         self.rank, self.size, self.local = self.place.rank, self.place.size, self.place.local
         self.several, self.first = self.size > 1, self.rank == 0
         self.grouped = place is not None
+        self.arrange(1)
         self._now = time.monotonic()
+
+    def arrange(self, tensor: int) -> None:
+        """Let so many ranks that follow each other share each matrix, and with it a part of every batch.
+
+        data_rank, data_size  which part of a batch this rank makes, and of how many
+        counts                of the ranks that share a part this is the one whose numbers are summed
+        """
+        self.tensor = tensor
+        self.data_rank, self.data_size = self.rank // tensor, self.size // tensor
+        self.counts = self.rank % tensor == 0
 
     @property
     def named(self) -> str:
