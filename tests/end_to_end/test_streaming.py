@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.ranks import on_ranks
 from transformula import train
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError
 from transformula.interop.folder import WEIGHTS
 from transformula.interop.weights import load_tensors
+from transformula.runs.log import read_log
 from transformula.tasks.language_modeling import LanguageModeling
 
 MODEL = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
@@ -79,3 +81,24 @@ def test_a_mixture_trains(tmp_path: Path) -> None:
         MODEL, data=[f"a=0.7:{one}", f"b=0.3:{other}/*.jsonl"], stream=True, steps=3, out=str(tmp_path / "run"), **SIZES
     )
     assert '"shards": 9' in (tmp_path / "run" / "manifest.json").read_text()
+
+
+def losses(run: Path) -> list[float]:
+    return [event["loss"] for event in read_log(run / "log.jsonl") if event["event"] == "step"]
+
+
+def on_a_rank(data: str, steps: int, out: str) -> None:
+    sizes = {**SIZES, "batch": 4, "accumulate": 1, "log_every": 1, "lr_schedule": "constant"}
+    train(MODEL, data=data, stream=True, shuffle=5, steps=steps, out=out, **sizes)
+
+
+@pytest.mark.slow
+def test_two_ranks_read_what_one_process_reads_and_one_goes_on_from_their_checkpoint(tmp_path: Path) -> None:
+    data = str(shards(tmp_path / "data"))
+    on_a_rank(data, 10, str(tmp_path / "one"))
+    for end, name in ((10, "two"), (6, "begun")):
+        assert on_ranks(2, on_a_rank, data, end, str(tmp_path / name)) == [None, None]
+    train(resume=str(tmp_path / "begun"), steps=10, quiet=True)
+    one = losses(tmp_path / "one")
+    assert len(one) == 10 and losses(tmp_path / "two") == pytest.approx(one, rel=1e-5)
+    assert losses(tmp_path / "begun") == pytest.approx(one, rel=1e-5)
