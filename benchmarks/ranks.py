@@ -105,7 +105,10 @@ def main() -> int:
         fine = fine and share >= AS_BEFORE
     if given.keep:
         found = {"speedup": round(speedup, 3), "limit": round(limit, 3), "waiting": round(waiting, 4)}
-        keep("ranks", {"tokens per second": rates, **found}, [f"{speedup:.2f} times; at most {limit:.2f}"])
+        shown = ["| | times the tokens/s of one process |", "| --- | --- |"]
+        shown += [f"| two ranks | {speedup:.2f} |", f"| two processes apart | {limit:.2f} |"]
+        waits = f"Medians of {given.rounds} rounds. The ranks waited for data {waiting:.2%} of the time."
+        keep("ranks", {"tokens per second": rates, **found}, ["", *shown, "", waits])
     return 0 if fine else 1
 
 
