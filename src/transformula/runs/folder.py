@@ -17,7 +17,7 @@ import os
 import platform
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from .log import Log
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+Look = Callable[[Path, str], tuple[Checkpoint | None, list[str]]]
 
 
 def runs_near(path: Path) -> str:
@@ -248,13 +249,15 @@ class RunFolder:
         """What tells this run from its twins, and its checkpoints from theirs; "" for a run of an older version."""
         return str(self.manifest().get("run", ""))
 
-    def newest_checkpoint(self) -> tuple[Checkpoint | None, list[str]]:
+    def newest_checkpoint(self, look: Look = newest) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, and what is wrong with those passed over.
+
+        look  finds it among the checkpoints of a run's identity: how several ranks do that together
 
         None where training was stopped before the first one. Raises CheckpointError where there are some and all are
         damaged, and where there are none though the run has saved a model.
         """
-        found, damaged = newest(self.checkpoints, self.identity)
+        found, damaged = look(self.checkpoints, self.identity)
         saved = next((place for place in (self.best, self.last) if place.exists()), None)
         if found is not None:
             return found, damaged

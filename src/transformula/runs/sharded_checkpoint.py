@@ -193,7 +193,7 @@ class Saver:
         groups   by file: weights, optimizer and, where a run has them, average, adapters, carried
         streams  random state, of which that of rank 0 is kept
         state    plain numbers, of which those of rank 0 are kept
-        then     called on rank 0 when the checkpoint stands, such as to remove older ones
+        then     of rank 0: called when the checkpoint stands, such as to remove older ones
 
         Raises what went wrong with the one before.
         """
@@ -212,8 +212,7 @@ class Saver:
     def _write(self, target: Path, copies: Any, state: str, then: Callable[[], None] | None) -> None:
         try:
             self._result = write_sharded(target, copies, state, self.ranks)
-            if then is not None:
-                self.ranks.by_first(then)
+            self.ranks.by_first(then or (lambda: None))
         except BaseException as error:  # told by `wait`, in the thread that trains
             self._fault = error
 

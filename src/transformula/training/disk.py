@@ -48,7 +48,7 @@ class Disk:
     def _attempt(self, what: str, write: Callable[[], Any], must: bool = False) -> bool:
         trainer = self.trainer
         try:
-            if self.failing:
+            if self.failing and not trainer.saving.busy:
                 trainer.run.clean()
             write()
         except FAILURES as error:

@@ -75,6 +75,7 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     if isinstance(error, NotFinite) and error.place != "evaluation":
         return error  # names the last good checkpoint itself; this step would fail again
     trainer.weights.clear()
+    trainer.saving.settle()
     unsaved = trainer.between_steps and trainer.saved != trainer.position.step
     if unsaved and trainer.ranks.first and trainer.sharded is None:  # else other ranks would have to be asked
         with suppress(Exception):  # a disk that is full: then the last checkpoint is an earlier one

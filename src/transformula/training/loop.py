@@ -82,7 +82,8 @@ class Trainer:
         self.position = Position()
         self.evaluations = Evaluations(self)
         self.telemetry = Telemetry(self.weights, trained.parameters, settings.telemetry_every)
-        self.disk, self.guard, self.saving = Disk(self), Guard(self), Saving(self)
+        self.disk, self.guard = Disk(self), Guard(self)
+        self.saving = Saving(self)
         self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, self))
         self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
@@ -128,6 +129,8 @@ class Trainer:
             except Asked:
                 end = "interrupted"
                 self._meet(interrupts)
+            if end:
+                self.saving.finish()  # one that failed is tried once more
             late = self.ranks.now() - self.saved_at > SAVED_EVERY
             planned = p.step % every == 0 if every else p.evaluated == p.step
             if self.saved != p.step and (planned or (late and not every) or end):
@@ -148,9 +151,11 @@ class Trainer:
     def _meet(self, interrupts: Interrupts) -> None:
         """Agree with the other ranks on the time, and on whether the run is asked to end."""
         if self.ranks.several:
-            own = (interrupts.asked, interrupts.preempted, self.ranks.first * self._step_seconds)
-            asked, preempted, self._step_seconds = self.ranks.meet(*map(float, own))
+            own = (interrupts.asked, interrupts.preempted, self.ranks.first * self._step_seconds, self.saving.busy)
+            asked, preempted, self._step_seconds, busy = self.ranks.meet(*map(float, own))
             interrupts.asked, interrupts.preempted = asked > 0, preempted > 0
+            if not busy:
+                self.saving.finish()
 
     def step(self) -> None:
         """One update of the weights. Raises NotFinite before anything is changed."""

@@ -6,7 +6,8 @@ read: so a run goes on in any layout, on any number of ranks.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,9 @@ from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors
 from ..runs import random_state
 from ..runs.checkpoint import (
+    OPTIONAL,
     STATE,
+    TENSORS,
     Checkpoint,
     folder_of,
     load_checkpoint,
@@ -28,6 +31,7 @@ from ..runs.checkpoint import (
     remove_broken,
     save_checkpoint,
 )
+from ..runs.sharded_checkpoint import Saver, newest_shared
 from .position import TENTHS, Position
 
 if TYPE_CHECKING:
@@ -39,6 +43,15 @@ class Saving:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
+        self.saver: Saver | None = None
+        self.begun: tuple[int, int] | None = None  # while one is written: the step of the one before, and the anchor
+        if trainer.sharded is not None:  # a run that may roll back does so to what stands, whenever that is written
+            self.saver = Saver(trainer.run.checkpoints, background=not trainer.guard.rolls_back)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this rank is writing a checkpoint in the background."""
+        return self.saver is not None and not self.saver.finished()
 
     def whole_model(self) -> nn.Module | None:
         """The model that the master holds, where ranks divide it and must all be asked; None where the master is it."""
@@ -69,14 +82,76 @@ class Saving:
         must     it is the last time: raise what fails
         """
         trainer = self.trainer
+        if self.saver is not None and trainer.sharded is not None:
+            self.finish()
+            self._begin(self.saver, planned)
+            if must or not self.saver.background:
+                self.finish(must)
+            return
         checkpoint = self.checkpoint(planned)
         if trainer.disk.attempt("the checkpoint", partial(self.write, checkpoint, planned), must):
             if planned:
                 trainer.guard.set_anchor()
             trainer.saved = trainer.position.step
 
+    def _begin(self, saver: Saver, planned: bool) -> None:
+        """Begin a checkpoint of which each rank writes its part; `last/`, which rank 0 gathers, comes after it."""
+        trainer, sharded = self.trainer, self.trainer.sharded
+        assert sharded is not None
+        trainer.ranks.by_first(trainer.run.check_there)
+        checkpoint = self.checkpoint(planned)
+        groups = {name: getattr(checkpoint, name) for name in (*TENSORS, *OPTIONAL)}
+        held = sharded.gathered({**model_tensors(trainer.weights.master), **checkpoint.average})
+        then = self._afterwards(sharded.filled(held, torch.device("cpu")), planned) if trainer.ranks.first else None
+        saver.begin_save(checkpoint.step, groups, checkpoint.streams, checkpoint.state, checkpoint.run, then)
+        self.begun, trainer.saved = (trainer.saved, trainer.position.anchor), checkpoint.step
+        if planned:
+            trainer.guard.set_anchor()
+
+    def _afterwards(self, whole: nn.Module, planned: bool) -> Callable[[], None]:
+        """What rank 0 does when a checkpoint stands: write `last/`, and remove older ones."""
+        trainer, predictor = self.trainer, self.trainer.task.predictor()
+        keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
+        anchor = trainer.position.step if planned and trainer.guard.rolls_back else trainer.guard.anchor
+        kept = trainer.position.best_step or None, anchor
+
+        def work() -> None:
+            save_model(trainer.run.last, whole, predictor.save if predictor else None)
+            prune(trainer.run.checkpoints, keep, *kept)
+
+        return work
+
+    def finish(self, must: bool = False) -> None:
+        """Wait for the checkpoint that is being written, if any. One that failed is told as the settings say.
+
+        must  raise what failed
+        """
+        if self.saver is None or self.begun is None:
+            return
+        trainer, (saved, anchor) = self.trainer, self.begun
+        fault: OSError | None = None
+        try:
+            self.begun = None
+            self.saver.wait()
+        except OSError as error:
+            fault = error
+
+        def tell() -> None:
+            if fault is not None:
+                raise fault
+
+        if not trainer.disk.attempt("the checkpoint", tell, must):
+            trainer.saved, trainer.position.anchor = saved, anchor
+
+    def settle(self, seconds: float = 60.0) -> None:
+        """At the end of a run that failed: let a checkpoint that is being written come to its end, if it can."""
+        if self.saver is not None:
+            with suppress(Exception):
+                self.saver.wait(seconds)
+        self.begun = None
+
     def checkpoint(self, planned: bool = False) -> Checkpoint:
-        """What the run needs to go on; where ranks divide the model, all are asked and the first one has the tensors.
+        """What the run needs to go on; of tensors that ranks divide, the parts.
 
         planned  the run may roll back to it
         """
@@ -91,11 +166,10 @@ class Saving:
         state["optimizer"] = trainer.settings.optimizer
         if trainer.ranks.several:
             state["ranks"] = trainer.ranks.data_size
-        kept, average = trainer.optimizer.tensors(), {} if trainer.average is None else trainer.average.average
-        if trainer.sharded is not None:
-            kept, average = trainer.sharded.gathered(kept), trainer.sharded.gathered(average)
+        weights = {n: t for n, t in model_tensors(trainer.weights.master).items() if n not in trainer.fixed}
         return Checkpoint(
-            p.step, self.tensors(fixed=False), kept, random_state.capture(), state, average=average,
+            p.step, weights, trainer.optimizer.tensors(), random_state.capture(), state,
+            average={} if trainer.average is None else trainer.average.average,
             adapters=trainer.weights.adapters.tensors(),
             carried=trainer.task.memory.tensors() if trainer.task.memory else {}, run=trainer.run.identity,
         )  # fmt: skip
@@ -105,13 +179,8 @@ class Saving:
         trainer, p = self.trainer, self.trainer.position
         trainer.run.check_there()
         save_checkpoint(trainer.run.checkpoints, checkpoint)
-        with trainer.evaluated() if trainer.sharded is None else nullcontext():
-            whole = None
-            if trainer.sharded is not None:
-                fixed = load_tensors(trainer.run.fixed / WEIGHTS) if trainer.fixed else {}
-                tensors = {**fixed, **checkpoint.weights, **checkpoint.average}
-                whole = trainer.sharded.filled(tensors, torch.device("cpu"))
-            self.keep_model(trainer.run.last, whole)
+        with trainer.evaluated():
+            self.keep_model(trainer.run.last)
         if planned:
             trainer.guard.set_anchor()
         keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
@@ -177,6 +246,9 @@ class Saving:
     def _newest(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
         trainer = self.trainer
+        if trainer.sharded is not None and self.saver is not None:
+            ranks = self.saver.ranks
+            return trainer.run.newest_checkpoint(lambda *of: newest_shared(of[0], of[1], self._like(), ranks))
         if not trainer.ranks.several:
             return trainer.run.newest_checkpoint()
         found: Checkpoint | None = None
@@ -190,6 +262,11 @@ class Saving:
         if step is not None and found is None:
             found = load_checkpoint(folder_of(trainer.run.checkpoints, step), trainer.run.identity)
         return found, damaged
+
+    def _like(self) -> Callable[[str, str, torch.Size], Tensor | None]:
+        """(file, name, shape) -> the tensor of the model that one read from a checkpoint is to be divided like."""
+        own = model_tensors(self.trainer.weights.master)
+        return lambda file, name, _: own.get(name.rpartition("/")[0] if file == "optimizer" else name)
 
     def take(self, checkpoint: Checkpoint, path: Path) -> None:
         """Take up the weights of a checkpoint, their average and what the optimizer kept. Raises CheckpointError."""
