@@ -95,6 +95,16 @@ def test_what_the_process_holds_is_in_the_sum() -> None:
     assert told.startswith(estimate().sentence) and "with what the process holds besides, 1 TiB" in told
 
 
+def test_ranks_share_what_belongs_to_the_parameters() -> None:
+    whole, of_four = estimate(optimizer="adamw", average=0.9), estimate(optimizer="adamw", average=0.9).of_rank(4)
+    for key, moment in of_four.moments.items():
+        before = whole.moments[key]
+        for name, size in moment.data.items():
+            shared = name in ("weights", "masters", "averages", "optimizer", "gradients")
+            assert size == (-(-before.data[name] // 4) if shared else before.data[name])
+    assert of_four.sentence.startswith("memory of a step, on each rank: about ") and whole.of_rank(1) is whole
+
+
 def test_parts_are_what_they_are_called() -> None:
     parameters = sum(p.numel() for p in built().parameters())
     made = estimate(optimizer="adamw")

@@ -11,7 +11,7 @@ averages, optimizer, gradients), by rows and positions (activations, loss), or n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..notebook import page
@@ -48,6 +48,11 @@ class Moment:
     @property
     def total(self) -> int:
         return sum(self.data.values())
+
+    def of_rank(self, ranks: int) -> Moment:
+        """With what belongs to the parameters divided among ranks."""
+        by_parameters = ("weights", "masters", "averages", "optimizer", "gradients")
+        return replace(self, **{name: -(-size // ranks) for name, size in self.data.items() if name in by_parameters})
 
     @property
     def data(self) -> dict[str, int]:
@@ -92,6 +97,14 @@ class MemoryEstimate:
         """Bytes that are held at once, at most."""
         return max(moment.total for moment in self.moments.values())
 
+    def of_rank(self, ranks: int) -> MemoryEstimate:
+        """That of one of several ranks that share what belongs to the parameters; the rest is as large on each.
+
+        Not counted: the weights of the layer that a rank has gathered at the moment.
+        """
+        moments = {name: moment.of_rank(ranks) for name, moment in self.moments.items()}
+        return replace(self, moments=moments, assumed={**self.assumed, "ranks": ranks}) if ranks > 1 else self
+
     @property
     def at(self) -> Moment:
         """The moment of the peak."""
@@ -111,7 +124,8 @@ class MemoryEstimate:
         whole = (
             f"; with what the process holds besides, {bytes_in_words(self.peak + self.besides)}" if self.besides else ""
         )
-        return f"memory of a step: about {bytes_in_words(self.peak)} ({largest}){whole}"
+        of_rank = ", on each rank" if self.assumed.get("ranks") else ""
+        return f"memory of a step{of_rank}: about {bytes_in_words(self.peak)} ({largest}){whole}"
 
     @property
     def data(self) -> dict[str, Any]:

@@ -228,9 +228,12 @@ def roughly(model: nn.Module, part: Batch) -> int:
 
 
 def say_memory(
-    say: Callable[[str], None], task: Task, model: nn.Module, settings: TrainingSettings, part: Batch
+    say: Callable[[str], None], task: Task, model: nn.Module, settings: TrainingSettings, part: Batch, ranks: int = 1
 ) -> None:
-    """Say in one line what memory a step will take, for a part of a batch; nothing where that is little."""
+    """Say in one line what memory a step will take, for a part of a batch; nothing where that is little.
+
+    ranks  how many share the weights, gradients, and the optimizer's state
+    """
     if roughly(model, part) < MATTERS or (task.memory is not None and getattr(model, "carry", False)):
         return  # what a task carries from step to step would be left without numbers
     parts = settings.micro_batches * settings.accumulate
@@ -238,7 +241,8 @@ def say_memory(
         with random_state.kept():
             device = torch.device(settings.device).type
             estimate = memory_of_step(model, task.loss, part, settings, device, parts)
-            say(replace(estimate, besides=taken_besides(model) if device == "cpu" else 0).sentence)
+            besides = taken_besides(model) if device == "cpu" else 0
+            say(replace(estimate, besides=besides).of_rank(ranks).sentence)
     except InputError as error:
         say(str(error))
 

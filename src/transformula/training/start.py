@@ -158,7 +158,8 @@ def _train(
         + ("" if settings.lr else f" (by default at width {width})")
         + f", {settings.lr_schedule}{origin}; {trained.line}"
     )
-    say_memory(shown.say, task, model, resolved, parts_of(first, resolved.micro_batches)[0])
+    part = parts_of(first, resolved.micro_batches * ranks.data_size)[0]
+    say_memory(shown.say, task, model, resolved, part, ranks.size if layout.divided else 1)
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = {
         **describe_run(task, model, device),
