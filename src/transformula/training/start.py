@@ -64,6 +64,7 @@ def train(
 
     model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards. Compiled
                 by `model.compile()` it runs compiled, and so does its working copy in bf16
+                (of a model that ranks divide, `RunResult.model` holds them; this one stays divided)
     run_folder  by default `settings.out`, else a new folder under runs/
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
