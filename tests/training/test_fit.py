@@ -174,6 +174,45 @@ def test_a_resume_may_cut_finer_and_says_so(tmp_path: Path, capsys: pytest.Captu
     )
 
 
+class Balanced(ToyModel):
+    """Keeps what it adds to the loss, as experts do."""
+
+    balance: Tensor | None = None
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits = super().forward(tokens)
+        if self.training:
+            self.balance = logits.square().mean()
+        return logits
+
+    def named_losses(self) -> dict[str, Tensor]:
+        return {} if self.balance is None else {"balance": self.balance}
+
+
+class FailingLate(Uneven):
+    """Has memory for three rows only, which shows when the model has passed; notes what it still holds afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed, self.held = False, list[bool]()
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        if self.failed and isinstance(model, Balanced) and model.balance is not None:
+            self.held.append(model.balance.requires_grad)
+        loss = super().loss(model, batch)
+        self.failed = model.training and len(batch.targets) > 3
+        if self.failed:
+            raise RuntimeError(LACKING)
+        return loss
+
+
+def test_a_trial_that_fails_leaves_no_activations(tmp_path: Path) -> None:
+    task = FailingLate()
+    run(tmp_path / "run", task=task, model=Balanced(), steps=2, fit=True)
+    assert RunFolder.open(tmp_path / "run").config()["micro_batches"] == 3
+    assert task.held and not any(task.held)
+
+
 PER_ROW = 32 * 2**20
 
 

@@ -25,6 +25,7 @@ from ..runs import random_state
 from ..tasks.base import Batch, Task
 from . import machine
 from .failure import lacks_memory, unallocated
+from .named import named_losses
 from .parallel.data_parallel import parts_of_rank
 from .parallel.world import ALONE, Ranks
 from .settings import TrainingSettings
@@ -191,6 +192,8 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
         trainer.weights.model.train(training)
         for name, buffer in master.named_buffers():
             buffer.copy_(buffers[name])
+        for value in named_losses(trainer.weights.model).values():
+            value.detach_()  # a model keeps it, and with it all activations of a trial that failed
         if trainer.device.type == "cuda":
             torch.cuda.empty_cache()
     return True
