@@ -62,7 +62,7 @@ CASES = {
     ),
     "encoder-decoder": Case("translator", PAIRS, "--depth 4 --width 512 --heads 8 --batch-tokens 3072"),
     "vision": Case("pre-norm", PICTURES, "--depth 6 --width 512 --heads 8 --batch 32"),
-    "experts": Case(EXPERTS, TOKENS, "--depth 4 --width 512 --heads 8 --context 256 --batch 12"),
+    "experts": Case(EXPERTS, TOKENS, "--depth 6 --width 512 --heads 8 --context 256 --batch 12"),
     "experts, bf16": Case(
         EXPERTS, TOKENS, "--depth 4 --width 768 --heads 8 --context 256 --batch 12", "--precision bf16"
     ),

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,24 +34,41 @@ def context() -> Any:
     return forking
 
 
-def run_verb(arguments: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run `transformula ARGUMENTS` in a folder; its exit status, and what it printed on both streams."""
+def run_verb(
+    arguments: list[str], folder: Path, environment: Mapping[str, str], before: Callable[[], object] | None = None
+) -> tuple[int, str]:
+    """Run `transformula ARGUMENTS` in a folder; its exit status, and what it printed on both streams.
+
+    before  called first in its process: a fault to come, a function of a module
+    """
     output = folder / ".output"
-    process = start_verb(arguments, folder, environment, output)
+    process = start_verb(arguments, folder, environment, output, before)
     process.join()
     printed = output.read_text(encoding="utf-8", errors="replace")
     output.unlink()
     return process.exitcode, printed
 
 
-def start_verb(arguments: list[str], folder: Path, environment: Mapping[str, str], output: Path) -> Any:
+def start_verb(
+    arguments: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+    before: Callable[[], object] | None = None,
+) -> Any:
     """A process that runs `transformula ARGUMENTS` in a folder, and prints to a file."""
-    process = context().Process(target=_verb, args=(arguments, folder, dict(environment), output))
+    process = context().Process(target=_verb, args=(arguments, folder, dict(environment), output, before))
     process.start()
     return process
 
 
-def _verb(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+def _verb(
+    arguments: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    output: Path,
+    before: Callable[[], object] | None,
+) -> None:
     _settle(folder, environment)
     handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
@@ -62,6 +79,8 @@ def _verb(arguments: list[str], folder: Path, environment: dict[str, str], outpu
     sys.argv = ["transformula", *arguments]
     from transformula.cli import main
 
+    if before is not None:
+        before()
     sys.exit(main(arguments))
 
 

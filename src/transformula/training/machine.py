@@ -188,7 +188,7 @@ def keep_memory(needed: int = 0) -> bool:
 
     By default glibc gives large buffers back to the system, which fills them with zeros when they are asked for again:
     at every step the logits and their gradients. Kept, a step with 50,304 tokens (2 layers, width 384, bf16, two cores)
-    took 0.45 s instead of 0.96 s, and one with 65 tokens 77 ms instead of 86. But then the process holds 1.2 to 2.4
+    took 0.45 s instead of 0.96 s, and one with 65 tokens 77 ms instead of 86. But then the process holds 1.2 to 2.3
     times what a step holds: a tensor's place must be 96 bytes longer than the tensor, and small objects settle between
     two tensors, so that a place that was left is too short for another tensor of the same size. Given back, it holds
     what a step holds. So memory is kept only where that leaves enough. Small machines without need, other systems and
