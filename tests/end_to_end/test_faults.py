@@ -276,6 +276,7 @@ def ranks(place: Place, fault: Callable[[], object], *options: str) -> Made:
         )  # fmt: skip
     for process in processes:
         process.join(120)
+        process.kill()  # one that is still there, which the exit status then tells
     printed = "".join((place.folder / f"rank{rank}").read_text() for rank in range(2))
     assert (place.run / "checkpoints/step-00000004/manifest.json").is_file(), printed
     return processes[0].exitcode, printed
