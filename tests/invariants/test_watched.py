@@ -23,8 +23,10 @@ from transformula import gallery
 from transformula.analysis.places import edges, places
 from transformula.model.watched import watched
 from transformula.tasks.base import Batch
+from transformula.training.machine import FLOAT32
 from transformula.training.optimizer import parameters_of
 from transformula.training.telemetry import Telemetry
+from transformula.training.weights import Weights
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_telemetry_of_every_entry(name: str) -> None:
     loss_of(model(**given)).backward()
     gradients = {key: parameter.grad for key, parameter in model.named_parameters()}
     model.zero_grad()
-    telemetry = Telemetry(model, parameters_of(model), every=1)
+    telemetry = Telemetry(Weights(model, FLOAT32), parameters_of(model), every=1)
     loss_of(telemetry.model_for(0, ToyTask(), Batch({}, torch.zeros(())))(**given)).backward()
     telemetry.note_gradients()
     event = telemetry.read()
