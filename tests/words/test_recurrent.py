@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.words.helpers import at, make, random_weights
+from transformula.words import recurrent
 
 NAMES = ("rnn", "gru", "lstm")
 THEIRS: dict[str, Any] = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}
@@ -90,9 +91,8 @@ def test_a_row_without_new_positions_keeps_its_state(name: str) -> None:
     assert (y[1, 0] - whole[1, 2]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name != "rnn" else ()) for name in NAMES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_traced_it_is_scanned(name: str) -> None:
     """Compiled, forward and backward, at lengths that it was not compiled for; exported for any length."""
     module = word(name)
@@ -172,3 +172,34 @@ def test_a_length_without_loss() -> None:
         module.bias[16:32] = -1
     lost = torch.autograd.grad(module(x)[:, -1].square().sum(), x)[0][:, 0].norm()
     assert kept > 10 * lost
+
+
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
+def test_an_lstm_that_the_cpu_lacks_is_one_in_float32(low: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, _ = make("lstm", {"x": 8})
+    x = torch.randn(2, 5, 8, requires_grad=True)
+    expected = module(x)
+    (wanted,) = torch.autograd.grad(expected.sum(), x)
+    monkeypatch.setattr(recurrent, "_lstm_runs_in", lambda low: False)
+    with torch.autocast("cpu", low):
+        y = module(x)
+        assert torch.get_autocast_dtype("cpu") == low
+    assert torch.equal(y, expected) and torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
+
+
+def test_an_lstm_is_tried_once_for_each_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[torch.dtype] = []
+
+    def lacking(*given: Any) -> Any:
+        tried.append(torch.get_autocast_dtype("cpu"))
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(torch, "lstm", lacking)
+    recurrent._lstm_runs_in.cache_clear()
+    try:
+        for low in (torch.bfloat16, torch.float16, torch.bfloat16):
+            with torch.no_grad():
+                assert not recurrent._lstm_runs_in(low)
+        assert tried == [torch.bfloat16, torch.float16]
+    finally:
+        recurrent._lstm_runs_in.cache_clear()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .cpu import tracing
+from .cpu import tracing, without_autocast
 from .word import Word, number, whole, word
 
 LINEAR_UP_TO, LINEAR_STEP = 1000.0, 200 / 3  # of Slaney's mel scale: hertz, and hertz a mel below
@@ -114,7 +114,9 @@ class LogMel(Word):
         power = torch.fft.rfft(frames * window).abs().square()
         make = mel_filters.__wrapped__ if tracing() else mel_filters  # a traced tensor must not outlive its graph
         filters = make(self.size, self.frame, self.rate, self.highest).to(device, precise)
-        m = (power @ filters).clamp(min=1e-10).log10()
+        # rounded to float16, quiet bands would be 0
+        with without_autocast(device.type):
+            m = (power @ filters).clamp(min=1e-10).log10()
         known = m
         if real is not None:
             known = m.masked_fill(~real[:, self.hop - 1 :: self.hop][..., None], float("-inf"))

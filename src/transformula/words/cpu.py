@@ -6,6 +6,7 @@ used; on other devices, in evaluation, under torch.compile and in exported model
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,18 @@ def tracing() -> bool:
 def numberless(x: Tensor) -> bool:
     """Whether a tensor has a shape and no numbers, as where the memory of a step is found out before it."""
     return x.is_meta or isinstance(x, FakeTensor)
+
+
+def autocast_type(device: str) -> torch.dtype | None:
+    """The type of autocast on a kind of device; None where it is off."""
+    if device == "meta" or not torch.is_autocast_enabled(device):
+        return None
+    return torch.get_autocast_dtype(device)
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Within it nothing is rounded to the type of autocast."""
+    return torch.autocast(device, enabled=False) if autocast_type(device) else nullcontext()
 
 
 def use_products(q: Tensor, keys: int, dropout: float, bias: Tensor | None = None) -> bool:
@@ -73,8 +86,7 @@ def product_attention(
     """
     if bias is not None:
         bias = bias.expand(*(1,) * (4 - bias.dim()), *bias.shape)
-    if torch.is_autocast_enabled("cpu"):
-        low = torch.get_autocast_dtype("cpu")
+    if low := autocast_type("cpu"):
         q, k, v, bias = q.to(low), k.to(low), v.to(low), None if bias is None else bias.to(low)
     result: Tensor = _Products.apply(q, k, v, bias, scale, causal, window, dropout)  # type: ignore[no-untyped-call]
     return result

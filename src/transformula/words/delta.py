@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .chunked_delta import ChunkedDelta, moderate_chunk
+from .cpu import without_autocast
 from .halving import decayed_products
 from .word import At, Word, number, split, whole, word
 
@@ -123,11 +124,8 @@ class Delta(Word):
 
     def forward(self, *streams: Tensor, state: Any = None, at: At | None = None) -> Tensor:
         """In decoding the chunk; `state` becomes that after the last real position, in rows that have one."""
-        device, dtype = streams[0].device.type, streams[2].dtype
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                y, after = self.run(streams, state, at)
-        else:
+        dtype = streams[2].dtype
+        with without_autocast(streams[0].device.type):
             y, after = self.run(streams, state, at)
         if state is not None:
             state["S"] = after

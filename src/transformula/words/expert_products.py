@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .cpu import numberless
+from .cpu import autocast_type, numberless
 
 BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
 ROOM = 3 << 20  # most bytes of rows of experts whose products are made together, so that they stay in a cache
@@ -45,9 +45,9 @@ class Mixture:
 
     def lowered(self, device: str) -> Mixture:
         """With all tables in the type of autocast, where it is on."""
-        if device == "meta" or not torch.is_autocast_enabled(device):
+        low = autocast_type(device)
+        if low is None:
             return self
-        low = torch.get_autocast_dtype(device)
         down, *parts = (
             (matrices.to(low), None if b is None else b.to(low)) for matrices, b in (self.down, *self.parts)
         )
@@ -135,8 +135,7 @@ def grouped_here(x: Tensor, hidden: int) -> bool:
     """Whether `grouped` makes the products of x: on a GPU, in a type and at widths that it knows."""
     if x.device.type not in ("cuda", "meta"):  # on the latter as on a GPU
         return False
-    here = x.device.type == "cuda" and torch.is_autocast_enabled("cuda")
-    dtype = torch.get_autocast_dtype("cuda") if here else x.dtype
+    dtype = autocast_type(x.device.type) or x.dtype
     return dtype == torch.bfloat16 and x.shape[-1] % 8 == 0 and hidden % 8 == 0 and x.shape[0] > 0
 
 

@@ -154,4 +154,4 @@ class GRUGate(Word):
         reset = torch.sigmoid(from_y_reset + from_x_reset)
         update = torch.sigmoid(from_y_update + from_x_update - self.bias)
         candidate = torch.tanh(from_y + self.candidate(reset * x))
-        return torch.lerp(x, candidate, update)
+        return torch.lerp(x, candidate.to(x.dtype), update.to(x.dtype))  # under autocast each has its own type

@@ -1,6 +1,7 @@
 """Recurrent networks: `rnn`, `gru`, `lstm`. Each runs forward along the positions, in any stack."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from .cpu import tracing
+from .cpu import autocast_type, numberless, tracing, without_autocast
 from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, whole, word
 
 State = tuple[Tensor, ...]  # carried from one position to the next, each (batch, size); the first is the result there
@@ -180,6 +181,33 @@ class GRU(_Recurrent):
         return ((1 - z) * n + z * h,)
 
 
+def _lstm(x: Tensor, *given: Any) -> Any:
+    """torch.lstm; in the type of the weights where autocast asks for a type in which this CPU has none."""
+    low = autocast_type("cpu") if x.device.type == "cpu" and not numberless(x) else None
+    if low and not _lstm_runs_in(low):
+        with without_autocast("cpu"):
+            return torch.lstm(x, *given)
+    return torch.lstm(x, *given)
+
+
+@lru_cache
+def _lstm_runs_in(low: torch.dtype) -> bool:
+    """Whether an LSTM runs under autocast to a low type on this CPU, tried once.
+
+    PyTorch asks what the CPU can do before it hands a product or a convolution in a low type to oneDNN. Under autocast
+    it does not ask for an LSTM, and oneDNN has none in bfloat16 without AVX-512, and one in float16 on few CPUs.
+    """
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", low):
+        weights = [torch.zeros(shape, requires_grad=True) for shape in ((4, 1), (4, 1), (4,), (4,))]
+        zero = torch.zeros(1, 1, 1)
+        try:
+            y, *_ = torch.lstm(zero, (zero, zero), weights, True, 1, 0.0, True, False, True)
+            torch.autograd.backward(y.sum())
+        except RuntimeError:
+            return False
+    return True
+
+
 @word(
     "lstm",
     like="rnn",
@@ -207,7 +235,7 @@ class LSTM(_Recurrent):
 
     gates = 4
     names = ("h", "c")
-    kernel = torch.lstm
+    kernel = _lstm
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         super().initial_values(generator_for)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .cpu import tracing
+from .cpu import autocast_type, tracing
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
@@ -60,7 +60,7 @@ def unit_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """
     if not torch.is_grad_enabled() or not (x.requires_grad or weight.requires_grad):
         return F.linear(x, weight).mul_(_root(x, eps))
-    if tracing() or torch.is_autocast_enabled(x.device.type):
+    if tracing() or autocast_type(x.device.type):
         return F.linear(x, weight) * _root(x, eps)
     return _UnitLinear.apply(x, weight, eps)  # type: ignore[no-any-return, no-untyped-call]
 

@@ -470,6 +470,5 @@ def one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q, k, v in one type: under autocast a norm's result is float32 while its neighbor is bfloat16."""
     if q.dtype == k.dtype == v.dtype:
         return q, k, v
-    kind = q.device.type
-    to = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else v.dtype
+    to = cpu.autocast_type(q.device.type) or v.dtype
     return q.to(to), k.to(to), v.to(to)

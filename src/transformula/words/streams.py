@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .cpu import autocast_type, without_autocast
 from .rms import unit_linear
 from .tables import cached_table
 from .word import GeneratorFor, Word, choice, empty, fill, flag, number, split, whole, word
@@ -314,11 +315,10 @@ class Write(_Connection):
         return mixing.to(x.dtype), (2 * torch.sigmoid(gain)).to(x.dtype).unsqueeze(-1)
 
     def forward(self, X: Tensor, y: Tensor) -> Tensor:
-        if torch.is_autocast_enabled(X.device.type):
-            # sums of streams stay as precise as a plain x + y would be
-            with torch.autocast(X.device.type, enabled=False):
-                return self.mixed(X, y.to(X.dtype))
-        return self.mixed(X, y)
+        if autocast_type(X.device.type):
+            y = y.to(X.dtype)
+        with without_autocast(X.device.type):  # sums of streams stay as precise as a plain x + y would be
+            return self.mixed(X, y)
 
     def mixed(self, X: Tensor, y: Tensor) -> Tensor:
         """X and y of one dtype to the new X."""
