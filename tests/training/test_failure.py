@@ -15,7 +15,7 @@ from transformula.errors import CheckpointError, RunError
 from transformula.runs import folder as folders
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
-from transformula.training import report, saving
+from transformula.training import machine, report, saving
 
 
 class Failing(ToyTask):
@@ -97,7 +97,10 @@ def test_an_error_at_the_close_loses_nothing(tmp_path: Path, monkeypatch: pytest
         MemoryError("Unable to allocate 4.00 GiB for an array"),
     ],
 )
-def test_a_lack_of_memory_says_how_much_and_what_to_lower(tmp_path: Path, error: Exception) -> None:
+def test_a_lack_of_memory_says_how_much_and_what_to_lower(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "slowdown_of_bf16", lambda device: 0.0)  # so that a first step is tried
     with pytest.raises(RunError, match=r"no memory for 4(\.0+)? GiB more.*--batch.*--accumulate.*--context.*\nsaved"):
         run(tmp_path / "run", task=Failing("loss", 6, error), **GIVEN)
     with pytest.raises(RunError, match="the first step: .*no memory for"):

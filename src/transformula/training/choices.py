@@ -12,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,14 +33,18 @@ NEAR = 1.1  # the fewest threads are taken with which a step takes at most so ma
 
 
 def choose_precision(
-    asked: str, model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float
-) -> tuple[str, str]:
+    asked: str, model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float,
+    resumed: Path | None = None,
+) -> tuple[str, str]:  # fmt: skip
     """The precision for `asked`, and one line that says why. "auto" measures once for a machine and a size of model.
 
-    `flops` are the floating-point operations of one forward and backward pass over `batch`.
+    flops    floating-point operations of one forward and backward pass over `batch`
+    resumed  the folder of a run that goes on, in the precision in which it began
     """
     if asked != "auto":
-        return asked, f"precision: {asked}, as asked"
+        return asked, line_of(asked, device, resumed)
+    if slow := said_of_bf16(device):
+        return FLOAT32, f"precision: float32 ({slow})"
     if not (device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_bf16_supported())):
         return FLOAT32, "precision: float32 (this device has no bf16)"
 
@@ -60,6 +65,20 @@ def choose_precision(
     if gain >= WORTH:
         return BF16, f"precision: bf16 with float32 masters ({gain:.1f} times as fast as float32 here)"
     return FLOAT32, f"precision: float32 (bf16 is {gain:.1f} times as fast here; it is taken from {WORTH} on)"
+
+
+def line_of(precision: str, device: torch.device, resumed: Path | None) -> str:
+    """The line on a precision that was asked for, or in which a run began; where bf16 is slow here it says so."""
+    line = f"precision: {precision}, {'as the run began' if resumed else 'as asked'}"
+    slow = said_of_bf16(device) if precision == BF16 else ""
+    new = f"a new run with --init-from {resumed} " if resumed else ""
+    return f"{line}; {slow}: {new}--precision float32 is faster" if slow else line
+
+
+def said_of_bf16(device: torch.device) -> str:
+    """That bf16 is no gain here, where it takes many times as long as float32; else nothing."""
+    times = machine.slowdown_of_bf16(device)
+    return f"matrix products in bf16 take {times:.0f} times as long as in float32 here" if times else ""
 
 
 def is_short(flops: float, device: torch.device, shapes: Sequence[tuple[int, ...]]) -> bool:

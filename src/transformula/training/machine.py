@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from ..errors import ConfigError
 from ..structured import load_json
 
 BF16, FLOAT32 = "bf16", "float32"
+SMALL = 256  # rows of square matrices whose product is short in any type, on any CPU
+EMULATED = 5  # times as long as in float32: what product of these in bf16 says that the CPU emulates it
 DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}
 
 
@@ -48,13 +50,20 @@ def cpuinfo(*keys: str) -> str:
     return ""
 
 
+def cpu_flags() -> list[str]:
+    """The instructions for bf16 that this CPU has and that oneDNN, which may be told to leave them, uses."""
+    with suppress(AttributeError, RuntimeError):  # a build of torch without oneDNN
+        if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return []
+    return sorted({"amx_bf16", "avx512_bf16", "bf16", "sve"} & set(cpuinfo("flags", "Features").split()))
+
+
 def describe(device: torch.device) -> dict[str, Any]:
     """The machine as plain data, for a manifest and as a key of what was measured on it."""
-    flags = {"amx_bf16", "avx512_bf16", "bf16", "sve"} & set(cpuinfo("flags", "Features").split())
     return {
         "processor": cpuinfo("model name") or platform.processor() or platform.machine(),
         # A processor's name may hide what it can do (virtual machines).
-        "capability": " ".join([torch.backends.cpu.get_cpu_capability(), *sorted(flags)]),
+        "capability": " ".join([torch.backends.cpu.get_cpu_capability(), *cpu_flags()]),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
@@ -117,6 +126,24 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
     return [min(taken) for taken in times]
 
 
+def slowdown_of_bf16(device: torch.device) -> float:
+    """How many times as long as in float32 a product of small matrices takes in bf16, where that is so long that bf16
+    cannot pay; else 0. A CPU without instructions for bf16 emulates it, in 20 to 100 times as long.
+
+    Measured once for a machine, in a tenth of a second: whatever is measured in bf16 itself would take long there.
+    """
+    if device.type != "cpu":
+        return 0.0
+
+    def measure() -> float:
+        squares = [torch.ones(SMALL, SMALL, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
+        float32, bf16 = seconds_of(*(partial(torch.mm, a, a) for a in squares), device=device, budget=0.05)
+        return bf16 / float32
+
+    times = float(measured(device, f"float32 over bf16: {SMALL} rows", measure))
+    return times if times > EMULATED else 0.0
+
+
 def peak(device: torch.device, precision: str) -> float:
     """This machine's measured floating-point operations a second, in square matrix products of the precision.
 
@@ -128,10 +155,12 @@ def peak(device: torch.device, precision: str) -> float:
 @lru_cache
 def _peak(device: torch.device, precision: str, threads: int) -> float:
     def measure() -> float:
-        size = 8192 if device.type == "cuda" else 1536
+        size = 8192 if device.type == "cuda" else 1024
+        if precision == BF16 and slowdown_of_bf16(device):
+            size = SMALL  # 1,024 rows take seconds
         a = torch.ones(size, size, device=device, dtype=DTYPES[precision])
         out = torch.empty_like(a)
-        return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device=device, budget=0.15)[0]
+        return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device=device, budget=0.05)[0]
 
     return float(measured(device, f"peak {precision}", measure, largest=True))
 

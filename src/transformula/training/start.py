@@ -130,7 +130,8 @@ def _train(
 
     def chosen(part: Batch) -> tuple[str, str, int, str]:
         flops = task.units(part) * flops_per_unit(model)
-        precision, line = choose_precision(settings.precision, model, task, device, part, flops)
+        going_on = run.path if resume else None
+        precision, line = choose_precision(settings.precision, model, task, device, part, flops, going_on)
         step = partial(step_like, model, task, device, part, flops, precision)
         asked = settings.threads or (threads_of(ranks) if ranks.several else None)
         return precision, line, *choose_threads(asked, device, step)
@@ -152,7 +153,7 @@ def _train(
         }
     )
     torch.set_num_threads(threads)
-    for text in filter(None, (f"precision: {precision}, as the run began", why) if resume else (line, more, why)):
+    for text in filter(None, (line, more, why)):
         shown.say(text)
     shown.say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
