@@ -45,6 +45,7 @@ def svg_of(figure: Figure) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "transformula"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
+    figure.set_layout_engine("none")  # what was placed stays there: half of the time of a picture is its layout
     pairs = [(what, *colors) for colors in DARK.items() for what in ("fill", "stroke")]
     rules = "".join(f'[style*="{what}: {light}"]{{{what}:{dark} !important}}' for what, light, dark in pairs)
     head, tag, rest = buffer.getvalue().partition("<defs>")

@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from types import FunctionType, MappingProxyType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -123,11 +123,14 @@ class FunctionCode:
             definition.type_params = []
         located(definition, self.file.span(None))
         file = self.file.name
-        key = (file, ast.dump(definition, include_attributes=True), tuple(map(id, self.objects.values())))
+        code = compile(ast.Module([definition], []), file, "exec")
+        (own,) = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+        # equal code may stand at other places of the text, which an error shows
+        key = (file, own, own.co_linetable, tuple(map(id, self.objects.values())))
         if (function := _functions.get(key)) is None:
             # without __name__: what traces the code then takes these globals as they are, not those of a module
             space = dict(self.objects)
-            exec(compile(ast.Module([definition], []), file, "exec"), space)
+            exec(code, space)
             function = _functions[key] = space.pop(name)
         return function
 

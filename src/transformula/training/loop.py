@@ -235,7 +235,7 @@ class Trainer:
     def seed_generators(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
-        torch.manual_seed(int.from_bytes(key, "little") >> 1)
+        random_state.seed_torch(int.from_bytes(key, "little") >> 1)
 
     def gradients(self, parts: list[Part]) -> tuple[float, dict[str, float]]:
         """Gradients of the mean loss over micro-batches into the masters; returns (the task's, the named ones)."""
