@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.pace import PATIENCE
 from transformula import Model, explain, gallery, nearest, notebook, summary
 from transformula.training.progress import Progress
 
@@ -126,7 +127,7 @@ def test_a_notebook_of_the_examples_runs(name, pictures, shorter, tmp_path):
         assert any(setting in cell.source for cell in book.cells)
         for cell in book.cells:
             cell.source = cell.source.replace(setting, instead)
-    nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(book, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
     assert sum(len(str(output)) for output in outputs) < 2_000_000
     shown = [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,8 @@ def test_the_speed_of_a_step_is_measured_with_one_thread() -> None:
 
     torch.manual_seed(3)
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    assert 0 < step_seconds(prepare(arm.config), steps=2) < 10
+    prepared, begin = prepare(arm.config), time.perf_counter()
+    assert 0 < 2 * step_seconds(prepared, steps=2) < time.perf_counter() - begin
     assert torch.equal(state, torch.random.get_rng_state()) and torch.get_num_threads() == threads
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.comparison.fake import fake_results
+from tests.pace import PATIENCE
 from transformula.comparison.records import Results, Variant, Verdict
 from transformula.comparison.report import (
     document,
@@ -469,7 +470,7 @@ def test_in_a_browser_from_the_disk_without_a_network(results, tmp_path, width):
         f"--user-data-dir={tmp_path}/own",
     ]
     command += ["--dump-dom", (tmp_path / "probe.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     title = re.search(r"<title>(.*?)</title>", done.stdout, flags=re.DOTALL)
     assert title, done.stdout[:500] + done.stderr[-500:]
     seen = json.loads(html.unescape(title.group(1)))

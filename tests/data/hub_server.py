@@ -23,6 +23,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests import pace
+
 COLUMNS = (
     "text", "id", "dump", "url", "file_path", "language", "language_score", "token_count", "score", "int_score",
 )  # fmt: skip
@@ -158,6 +160,11 @@ class HubServer(ThreadingHTTPServer):
     def noted(self, line: str) -> None:
         with self._lock:
             self.asked[line] += 1
+
+
+def silence() -> float:
+    """Seconds without a byte after which a test takes the hub to be stalled: many times what it takes to answer."""
+    return 15 * pace.unit()
 
 
 def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**20, timeout: float = 60) -> None:

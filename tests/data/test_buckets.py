@@ -72,9 +72,9 @@ SIDES = {
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("budget", [77, 600, 5000, 10**9])
+@pytest.mark.parametrize("budget", [77, 600, 10**9])
 def test_padded_tokens_stay_within_the_budget(side, budget):
-    buckets = Buckets(lengths(), budget * (2 if side == "all" else 1), side)
+    buckets = Buckets(lengths(800), budget * (2 if side == "all" else 1), side)
     for epoch in range(LAYOUTS):
         for rows in buckets.epoch(epoch):
             assert len(rows) * SIDES[side](buckets.lengths[rows].max(axis=0)) <= buckets.budget

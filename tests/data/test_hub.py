@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.data.hub_server import COLUMNS, HubServer, Repository, fineweb_edu, long_pages, page, parquet, point_to
+from tests.data.hub_server import (
+    COLUMNS,
+    HubServer,
+    Repository,
+    fineweb_edu,
+    long_pages,
+    page,
+    parquet,
+    point_to,
+    silence,
+)
 from transformula.data.corpus import read_corpus
 from transformula.data.hub import HubName, HubSet, Patience
 from transformula.data.records import read_records
@@ -124,14 +134,17 @@ class TestReading:
 class TestFaults:
     @pytest.mark.parametrize(
         "faults",
-        [["drop"], ["stall"], [503, 429, 502], ["drop", 500, "stall", *[503] * 7, "drop"]],
+        [
+            *(pytest.param(one, marks=pytest.mark.slow) for one in (["drop"], ["stall"], [503, 429, 502])),
+            ["drop", 500, "stall", *[503] * 7, "drop"],
+        ],
         ids=str,
     )
     @pytest.mark.filterwarnings("ignore:hf:UserWarning")
     def test_nothing_is_lost_or_seen_twice(
         self, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, faults: list[int | str]
     ) -> None:
-        point_to(hub, monkeypatch, tmp_path, timeout=0.5)
+        point_to(hub, monkeypatch, tmp_path, timeout=silence())
         known = HubSet(EDU)
         assert known.columns
         for file in ("000_00000", "001_00000", "002_00000"):
@@ -141,12 +154,14 @@ class TestFaults:
         assert len(hub.faulted) in (2 * len(faults), 3 * len(faults))
 
     @pytest.mark.filterwarnings("ignore:hf:UserWarning")
-    @pytest.mark.parametrize("whole", [2, 9, 20])
+    @pytest.mark.parametrize(
+        "whole", [pytest.param(whole, marks=pytest.mark.slow) for whole in (2, 9, 20)]
+    )
     def test_a_break_within_a_file(
         self, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: int
     ) -> None:
         """After some answers, of which a row group takes a few, the hub is gone until the library gives up."""
-        point_to(hub, monkeypatch, tmp_path, block=1000, timeout=0.5)
+        point_to(hub, monkeypatch, tmp_path, block=1000, timeout=silence())
         known = HubSet("hf:o/long")
         assert known.columns
         hub.fail("train.parquet", *[None] * whole, *[500] * 6, "drop", "stall", *[503] * 6)

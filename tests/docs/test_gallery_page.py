@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT
+from tests.pace import PATIENCE
 from transformula import gallery
 from transformula.analysis.analysis import Analysis, analyze
 from transformula.gallery.reader import KNOWN
@@ -233,7 +234,7 @@ def probed(site: str, width: int, folder: Path) -> dict[str, object]:
     """What the browser finds at a width."""
     command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
     command += [f"--user-data-dir={folder}", "--dump-dom", f"{site}/probe-{width}.html"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     title = re.search(r"<title>(.*?)</title>", done.stdout, flags=re.DOTALL)
     assert title, done.stdout[:500] + done.stderr[-500:]
     found: dict[str, object] = json.loads(html.unescape(title.group(1)))

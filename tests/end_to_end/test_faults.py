@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from tests import pace
 from tests.data.hub_server import HubServer, fineweb_edu
 from tests.forked import run_verb, start_verb
 from tests.training.ranks import free_port
 from tests.training.test_damage import flip
 from tests.training.test_loop import same
-from tests.training.test_one_writer import wait_for
 from transformula.runs import checkpoint as checkpoints
 from transformula.runs.log import read_log
 from transformula.tasks.language_modeling import LanguageModeling
@@ -101,6 +101,11 @@ def signaled(number: int) -> None:
 
 def hang() -> None:
     at_step(AT, threading.Event().wait)
+
+
+def hanging(times: int) -> tuple[str, str]:
+    """The option that ends such a run, at a time in which any machine makes many steps."""
+    return "--hang-timeout", f"{times * pace.unit():.3f}"
 
 
 def folder_removed() -> None:
@@ -225,7 +230,7 @@ def second_process(place: Place) -> Made:
         place.folder, place.environment, place.folder / "first",
     )  # fmt: skip
     try:
-        wait_for(place.run / "checkpoints/step-00000004/manifest.json")
+        pace.wait_until((place.run / "checkpoints/step-00000004/manifest.json").exists)
         status, printed = place.typed("train", "--resume", "run")
         assert first.is_alive()
     finally:
@@ -252,7 +257,7 @@ def hub(place: Place, *faults: int | str, known: str = "000_00000") -> Made:
         place.environment |= {
             "HF_ENDPOINT": server.url,
             "HF_HOME": str(place.folder / "hub"),
-            "HF_HUB_DOWNLOAD_TIMEOUT": "1",
+            "HF_HUB_DOWNLOAD_TIMEOUT": f"{1 + int(20 * pace.unit())}",
             "TRANSFORMULA_HUB_WAIT": "0",
         }
         for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
@@ -275,7 +280,7 @@ def ranks(place: Place, fault: Callable[[], object], *options: str) -> Made:
             )
         )  # fmt: skip
     for process in processes:
-        process.join(120)
+        process.join(pace.PATIENCE)
         process.kill()  # one that is still there, which the exit status then tells
     printed = "".join((place.folder / f"rank{rank}").read_text() for rank in range(2))
     assert (place.run / "checkpoints/step-00000004/manifest.json").is_file(), printed
@@ -296,7 +301,7 @@ FAULTS: dict[str, Callable[[Place], Made]] = {
     "the disk fails, with `--on-save-error stop`": lambda p: ends_and_resumes(p, disk_full, "--on-save-error", "stop"),
     "the run's folder is removed, or its disk is gone for good": folder_gone,
     "memory does not suffice for a batch": lambda p: ends_and_resumes(p, partial(in_loss, AT, too_large)),
-    "the run hangs, with `--hang-timeout MINUTES`": lambda p: ends_and_resumes(p, hang, "--hang-timeout", "0.05"),
+    "the run hangs, with `--hang-timeout MINUTES`": lambda p: ends_and_resumes(p, hang, *hanging(2)),
     "a loss or gradient is not a finite number": lambda p: ends_and_resumes(p, NAN),
     "the same, with `--on-not-finite skip`": lambda p: left_out(p, "--on-not-finite", "skip", fault=NAN),
     "the same, with `--on-not-finite rollback`": lambda p: left_out(p, "--on-not-finite", "rollback", fault=NAN),
@@ -312,10 +317,16 @@ FAULTS: dict[str, Callable[[Place], Made]] = {
     "the hub stays so": lambda p: hub(p, *[503] * 1000),
     "a file of the hub is not whole": lambda p: hub(p, "short"),
     "a rank dies": lambda p: ranks(p, partial(signaled, signal.SIGKILL)),
-    "a rank hangs, with `--hang-timeout MINUTES`": lambda p: ranks(p, hang, "--hang-timeout", "0.1"),
+    "a rank hangs, with `--hang-timeout MINUTES`": lambda p: ranks(p, hang, *hanging(4)),
     "a loss is not a finite number on one rank": lambda p: ranks(p, NAN),
 }  # fmt: skip
-LONG = [fault for fault in FAULTS if "hub" in fault or "rank" in fault or "hangs" in fault]
+EVERY_DAY = [
+    "Ctrl-C (SIGINT)",
+    "the process is killed: SIGKILL",
+    "a checkpoint lost a file or a byte",
+    "a loss or gradient is not a finite number",
+    "a second process wants to write the run's folder",
+]
 
 
 def test_the_table_is_of_these_faults() -> None:
@@ -324,7 +335,7 @@ def test_the_table_is_of_these_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=pytest.mark.slow if fault in LONG else ()) for fault in FAULTS]
+    "fault", [pytest.param(fault, marks=() if fault in EVERY_DAY else pytest.mark.slow) for fault in FAULTS]
 )
 def test_a_run_meets_its_fault_as_the_table_says(place: Place, fault: str) -> None:
     status, printed = FAULTS[fault](place)

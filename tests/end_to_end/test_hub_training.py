@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import transformula
-from tests.data.hub_server import HubServer, Repository, fineweb_edu, long_pages, page, parquet, point_to
+from tests.data.hub_server import HubServer, Repository, fineweb_edu, long_pages, page, parquet, point_to, silence
 
 FAULTS = {
     "README.md": (500,),
@@ -105,7 +105,7 @@ def test_a_bad_day_and_a_stop_change_nothing_of_a_stream(monkeypatch: pytest.Mon
     rows = [page(n, row["text"]) for n, row in enumerate(long_pages(6 * len(names), letters=1000))]
     parts = {name: parquet(rows[6 * file : 6 * file + 6]) for file, name in enumerate(names)}
     with HubServer({"HuggingFaceFW/fineweb-edu": Repository({**made.files, **parts})}) as hub:
-        point_to(hub, monkeypatch, tmp_path, timeout=0.5)
+        point_to(hub, monkeypatch, tmp_path, timeout=silence())
         transformula.train("post-norm-relu", **STREAM, steps=16, out=str(tmp_path / "good"))
         assert not hub.faulted
         for number, name in enumerate(names):  # the first answer is for the validation set

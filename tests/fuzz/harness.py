@@ -1,7 +1,8 @@
 """Fuzzing: a case is drawn from its number alone, so that a failure can be repeated; what may happen is a short list.
 
-A case passes if it is taken or refused with an error of ours, within a second of CPU time. All cases of a test
-together may add at most `MEMORY` to the process's peak.
+A case passes if it is taken or refused with an error of ours, in at most `TIMES` as long as this process takes for
+known work (`pace.unit`): so a slow machine passes, and an explosion does not. All cases of a test together may add at
+most `MEMORY` to the process's peak.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import pace
 from transformula.errors import TransformulaError
 
 EVERYDAY = 100
@@ -21,8 +23,8 @@ EVERYDAY = 100
 SLOW = 4_000
 """Cases of one fuzzer in the slow set, in portions of `PORTION`."""
 PORTION = 500
-SECONDS = 1.0
-"""CPU time that one case may take."""
+TIMES = 80
+"""Units of time that one case may take; the slowest take 33."""
 MEMORY = 600 * 2**20
 """Bytes that the cases of one test may add to the peak of the process."""
 
@@ -57,6 +59,7 @@ def failures(
 
 def trouble(case: Any, run: Callable[[Any], object]) -> str:
     """What went wrong with a case; nothing if it was taken, or refused with an error of ours, in time."""
+    unit = pace.unit()
     fastest = float("inf")
     for _ in range(3):  # a busy machine makes a case slow now and then; a slow case is slow each time
         begin = time.process_time()
@@ -70,9 +73,10 @@ def trouble(case: Any, run: Callable[[Any], object]) -> str:
         except BaseException as error:  # SystemExit, and panics of libraries that are no Exception
             return f"{type(error).__name__}: {shortened(str(error))}"
         fastest = min(fastest, time.process_time() - begin)
-        if fastest <= SECONDS:
+        if fastest <= TIMES * unit:
             return ""
-    return f"took {fastest:.1f} s of CPU time"
+        unit = max(unit, pace.measured_unit())  # the machine may have become slower
+    return f"took {fastest:.1f} s of CPU time, {fastest / unit:.0f} units"
 
 
 def peak_memory() -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
+from tests import pace
 from tests.fuzz import harness
 from transformula.errors import InputError
 
@@ -38,8 +40,14 @@ def test_any_other_error_fails(error):
 
 
 def test_a_slow_case_fails(monkeypatch):
-    monkeypatch.setattr(harness, "SECONDS", -1.0)
-    assert "CPU time" in next(harness.failures("toy", range(1), draw, lambda case: None))
+    def wait(case: int) -> None:
+        begin = time.process_time()
+        while time.process_time() - begin < pace.unit():
+            pass
+
+    monkeypatch.setattr(harness, "TIMES", 0.1)
+    assert not list(harness.failures("toy", range(1), draw, lambda case: None))
+    assert "CPU time" in next(harness.failures("toy", range(1), draw, wait))
 
 
 def test_memory_is_counted(monkeypatch):

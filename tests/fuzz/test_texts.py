@@ -1,7 +1,7 @@
 """Texts of strangers: those of the gallery and of the tests, changed at random, and hostile ones.
 
-Each is refused with an error of ours, or checked, hashed, explained and counted within a second; small ones are built
-and run on random ids.
+Each is refused with an error of ours, or checked, hashed, explained and counted in time; small ones are built and run
+on random ids.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PIECES = [*WORDS.split(), "'", "\n", "\t", " ", "\0", "\x1b", "\ud800", "\ufeff"
 
 
 @pytest.fixture(autouse=True)
-def of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is in proportion to a model's calls and sums, of which 200,000 are taken: a second is for those of 6,000."""
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is in proportion to a model's calls and sums, of which 200,000 are taken; the limit is for 6,000."""
     limits = [(what, sums, 3_000 * (1 + sums), most, code) for what, sums, _, most, code in checker.LIMITS]
     monkeypatch.setattr(checker, "LIMITS", limits)
 

@@ -20,6 +20,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from tests.pace import PATIENCE
 from transformula.atomic_io import write_whole
 from transformula.errors import CheckpointError, RunError
 from transformula.runs import parts, sharded_checkpoint
@@ -150,7 +151,7 @@ def in_background(folder: Path, groups: Groups) -> dict[str, Any]:
     saver, write = Saver(folder / "background"), sharded_checkpoint.write_sharded
 
     def held(target: Path, *given: Any) -> Path:
-        go.wait(60)
+        go.wait(PATIENCE)
         return write(target, *given)
 
     with patch.object(sharded_checkpoint, "write_sharded", held):

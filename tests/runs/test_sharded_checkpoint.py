@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 
+from tests.pace import PATIENCE
 from tests.runs import sharded
 from tests.training.parallel.two_ranks import on_ranks
 from transformula.atomic_io import remove_partial
@@ -192,7 +193,7 @@ def test_one_process_saves_in_the_background(tmp_path: Path, monkeypatch: pytest
     _, groups = sharded.trained(sharded.toy())
     expected, go, saver = sharded.whole(groups), threading.Event(), Saver(tmp_path)
     write = sharded.sharded_checkpoint.write_sharded
-    monkeypatch.setattr(sharded.sharded_checkpoint, "write_sharded", lambda *given: go.wait(60) and write(*given))
+    monkeypatch.setattr(sharded.sharded_checkpoint, "write_sharded", lambda *given: go.wait(PATIENCE) and write(*given))
     saver.begin_save(1, groups, sharded.STREAMS, {})
     assert not saver.finished() and newest(tmp_path) == (None, [])
     for tensor in groups["weights"].values():

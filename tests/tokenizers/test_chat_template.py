@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.pace import PATIENCE
 from tests.tokenizers.published_folders import write_folder, write_plain
 from transformula.errors import CheckpointError, InputError
 from transformula.tokenizers import chat_template
@@ -174,7 +175,8 @@ def test_the_text_is_that_of_transformers(name: str) -> None:
     ],
 )
 def test_what_has_no_end_is_stopped(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_template, "SECONDS", 0.3)
+    if "0.3 seconds" in said:
+        monkeypatch.setattr(chat_template, "SECONDS", 0.3)
     template = ChatTemplate(text, source="folder/chat_template.jinja")
     with pytest.raises(CheckpointError, match=f"^folder/chat_template.jinja: the chat template .*{said}"):
         template.render([{"role": "user", "content": "a"}])
@@ -195,7 +197,7 @@ def test_a_process_that_was_stopped_is_followed_by_another(monkeypatch: pytest.M
     assert pickle.loads(pickle.dumps(template)).render(one) == "a\ud800\n"
     last = template._process
     del template
-    assert last is not None and last.wait(5) != 0  # it does not stay behind
+    assert last is not None and last.wait(PATIENCE) != 0  # it does not stay behind
 
 
 def test_messages_that_are_none() -> None:

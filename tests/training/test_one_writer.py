@@ -1,13 +1,13 @@
 """Two processes cannot write one run's folder; what held it when it was killed does not keep it."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.forked import run_verb, start_verb
+from tests.pace import wait_until
 from transformula.runs.folder import RunFolder
 
 NEW = ["train", "x = x + mlp(norm(x))", "--data", "text.txt", "--depth", "1", "--width", "16", "--context", "16"]
@@ -20,17 +20,10 @@ def place(tmp_path: Path) -> dict[str, Any]:
     return {"folder": tmp_path, "environment": {**os.environ, "TRANSFORMULA_CACHE": str(tmp_path / "cache")}}
 
 
-def wait_for(path: Path) -> None:
-    until = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    assert path.exists()
-
-
 def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path, place: dict[str, Any]) -> None:
     first = start_verb([*NEW, "--steps", "1000000"], **place, output=tmp_path / "o")
     try:
-        wait_for(tmp_path / "run/checkpoints/step-00000005/manifest.json")
+        wait_until((tmp_path / "run/checkpoints/step-00000005/manifest.json").exists)
         status, said = run_verb(["train", "--resume", "run"], **place)
         assert status == 2 and f"run: another process (process {first.pid} on " in said
         status, said = run_verb([*NEW, "--steps", "5"], **place)

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.forked import start_verb
+from tests.pace import PATIENCE, wait_until
 from tests.training.test_loop import run, same
 from tests.training.toy import ToyTask
 from transformula.errors import Interrupted, Preempted
@@ -93,12 +93,10 @@ def test_the_command_ends_with_75(tmp_path: Path, number: int) -> None:
     typed = ["train", "x = x + mlp(norm(x))", "--data", "text.txt", "--depth", "1", "--width", "16", "--context", "16"]
     typed += ["--steps", "1000000", "--threads", "1", "--precision", "float32", "--out", "run"]
     process = start_verb(typed, tmp_path, {**os.environ, "TRANSFORMULA_CACHE": str(tmp_path / "cache")}, tmp_path / "o")
-    until = time.monotonic() + 60
     log = tmp_path / "run/log.jsonl"
-    while not (log.is_file() and log.stat().st_size) and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: log.is_file() and log.stat().st_size)
     os.kill(process.pid, number)
-    process.join(60)
+    process.join(PATIENCE)
     said = (tmp_path / "o").read_text()
     assert process.exitcode == 75, said
     assert "saved at step" in said and "transformula train --resume run" in said

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.pace import PATIENCE
 from tests.training.test_loop import run
 from tests.training.toy import ToyTask
 from transformula.errors import MissingExtra, UnknownName
@@ -122,7 +123,7 @@ class Stuck(Memory):
     free = threading.Event()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self.free.wait(60)
+        self.free.wait(PATIENCE)
 
 
 def test_a_record_holds_what_the_log_holds(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from torch import nn
 
+from tests import pace
 from tests.forked import context
 from tests.training.test_loop import run, same
 from tests.training.toy import ToyTask
 from transformula.runs.folder import RunFolder
 from transformula.training.watchdog import Watchdog
-
-SECONDS = 2.0
 
 
 def waiting_for_a_lock() -> None:
@@ -40,25 +39,26 @@ class Hanging(ToyTask):
         return super().batch(step, micro)
 
 
-def hang_in(folder: Path, hang: Any) -> None:
+def hang_in(folder: Path, hang: Any, minutes: float) -> None:
     handle = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
     os.dup2(handle, 2)
-    run(folder / "run", task=Hanging(hang), steps=9, checkpoint_every=2, hang_timeout=SECONDS / 60)
+    run(folder / "run", task=Hanging(hang), steps=9, checkpoint_every=2, hang_timeout=minutes)
 
 
 @pytest.mark.parametrize(
     "hang,status", [(waiting_for_a_lock, 124), pytest.param(holding_the_interpreter, 1, marks=pytest.mark.slow)]
 )
 def test_a_hung_run_shows_its_stacks_and_ends(tmp_path: Path, hang: Any, status: int) -> None:
-    process = context().Process(target=hang_in, args=(tmp_path, hang))
+    minutes = round(pace.unit(), 3)
+    process = context().Process(target=hang_in, args=(tmp_path, hang, minutes))
     process.start()
-    process.join(120)
+    process.join(pace.PATIENCE)
     said = (tmp_path / "said").read_text()
     assert process.exitcode == status, said
     assert f"in {hang.__name__}" in said and "in run_until_end" in said
     if status == 124:
         folder = tmp_path / "run"
-        assert f"error: step 6: nothing came to its end in {SECONDS / 60:g} minutes (--hang-timeout)" in said
+        assert f"error: step 6: nothing came to its end in {minutes:g} minutes (--hang-timeout)" in said
         assert f"saved: step 4; to resume: {RunFolder.open(folder).resume_command()}" in said
     run(tmp_path / "whole", steps=9, checkpoint_every=2)
     run(tmp_path / "run", steps=9, checkpoint_every=2, resume=True)

@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import transformula
+from tests.pace import PATIENCE
 
 SUBLAYER = '''
 import torch
@@ -158,6 +161,7 @@ assert "even_attention(norm(x), memory)" in crossed, crossed
 """
 
 
+@pytest.mark.slow
 def test_a_word_inside_the_package_is_one_file(tmp_path: Path) -> None:
     package = tmp_path / "transformula"
     home = Path(transformula.__file__).parent
@@ -170,7 +174,7 @@ def test_a_word_inside_the_package_is_one_file(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     for name in ("running_mean", "squared_relu", "even_attention"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.data.hub_server import HubServer, fineweb_edu, page, point_to
+from tests.data.hub_server import HubServer, fineweb_edu, page, point_to, silence
 from transformula.data.settings import DataSettings
 from transformula.data.sources import absolute, gone, need_sources
 from transformula.data.stream.batches import StreamedWindows
@@ -77,7 +77,7 @@ def steps(windows: StreamedWindows, first: int, end: int) -> list[np.ndarray]:
 def test_an_epoch_of_a_bad_day_has_each_document_that_is_wanted_once(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    point_to(hub, monkeypatch, tmp_path, timeout=0.5)
+    point_to(hub, monkeypatch, tmp_path, timeout=silence())
     data = stream_of()
     for place, faults in BAD_DAY.items():
         hub.fail(place, *faults)
@@ -94,12 +94,13 @@ def test_an_epoch_of_a_bad_day_has_each_document_that_is_wanted_once(
     assert sorted(filter(None, texts)) == sorted(wanted - held)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:hf:UserWarning")
 def test_batches_of_a_bad_day_are_those_of_a_good_one_and_a_stop_is_exact(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """30 steps are more than an epoch."""
-    point_to(hub, monkeypatch, tmp_path, timeout=0.5)
+    point_to(hub, monkeypatch, tmp_path, timeout=silence())
     good = steps(stream_of().windows(64, 3, 2, seed=4), 0, 30)
     data = stream_of()
     first, second = data.windows(64, 3, 2, seed=4), data.windows(64, 3, 2, seed=4)
