@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -56,6 +57,15 @@ def test_links(path: Path) -> None:
         if heading:
             titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
             assert heading in {anchor(title) for title in titles}, f"{named(path)}: no heading for {target}"
+
+
+def test_the_page_of_benchmarks_has_each_with_its_first_sentence() -> None:
+    folder = ROOT / "benchmarks"
+    described = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in folder.glob("*.py")}
+    first = {name: " ".join((text or "").split("\n\n")[0].split()) for name, text in described.items()}
+    rows = re.findall(r"^\| \[`(\S+)`\]\(\1\) \| (.+) \|$", (folder / "README.md").read_text("utf-8"), re.MULTILINE)
+    scripts = {path.name for path in folder.glob("*.py") if "argparse" in path.read_text("utf-8")}
+    assert dict(rows) == {name: first[name] for name in scripts} and [name for name, _ in rows] == sorted(scripts)
 
 
 def anchor(title: str) -> str:
