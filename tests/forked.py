@@ -15,6 +15,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tests import hurry
+
+hurry.leave_out()  # every process that is forked reads this file
+
 PRELOADED = [
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",

@@ -33,19 +33,20 @@ def recorded(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy of the data in the current folder, one thread, and no pictures of the loss, which take the longest."""
+    """A copy of the data in the current folder, and one thread."""
     folder = shutil.copytree(DATA, tmp_path_factory.mktemp("earlier") / "data")
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
-        patch.setattr("transformula.training.report.draw_curve", lambda *_: [])
         patch.chdir(folder)
         torch.set_num_threads(1)
         yield folder
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if at else name for at, name in enumerate(RUNS)]
+)
 def test_a_run_is_scored_resumed_and_scored_again(work: Path, name: str) -> None:
     then = recorded(f"{name}/numbers.json")
     assert numbers(evaluate(name, threads=1)) == pytest.approx(then["scores"]["killed"], rel=1e-4)

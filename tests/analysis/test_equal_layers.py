@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.invariants.harness import every_day
 from transformula import gallery
 from transformula.analysis.canonical import first_of_kind, section_rows
 from transformula.language.check import check
@@ -33,7 +34,7 @@ def test_kinds(text: str, expected: list[int]) -> None:
     assert kinds(text) == expected
 
 
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_layers_of_one_kind_have_one_canonical_form(name: str) -> None:
     for stack in check(gallery.load(name), vocabulary()).stacks:
         for section, first in zip(stack.layers, first_of_kind(stack), strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.test_analysis import PRE, analyzed
+from tests.invariants.harness import every_day
 from transformula import gallery
 from transformula.analysis.analysis import analyze
 from transformula.analysis.rewrites import with_layer, with_part
@@ -206,7 +207,7 @@ def test_a_relative_is_whole_and_says_what_stays() -> None:
     assert "better: layer:" in shown and "still dropout-on-residual-path" in shown and "sound: layer:" in shown
 
 
-@pytest.mark.parametrize("name", [e.name for e in gallery.indexed()])
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_every_sound_relative_has_no_warning(name: str) -> None:
     architecture = check(gallery.load(name), vocabulary())
     for warning in analyze(architecture, vocabulary()).warnings:

@@ -23,10 +23,9 @@ QUICK: dict[str, Any] = {"quiet": True, "precision": "float32", "threads": 1, "b
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_picture(tmp_path_factory: pytest.TempPathFactory):
+def cache(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TRANSFORMULA_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patched.setattr("transformula.training.report.draw_curve", lambda *given: [])
         yield
 
 

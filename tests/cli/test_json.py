@@ -98,7 +98,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
-        patch.setattr("transformula.training.report.draw_curve", lambda *given: None)  # most of a run of one step
         patch.chdir(folder)
         write_rows(folder)
         write_pictures(folder)

@@ -176,6 +176,7 @@ def test_a_pipe_is_answered_while_it_is_open(work: Path) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_read_enough_is_no_error(work: Path) -> None:
     command = f"set -o pipefail; {sys.executable} -m transformula translate run --input test.de | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=work)

@@ -100,8 +100,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param(name, options, id=f"{name}-{about}", marks=() if (one + other) % 3 == 0 else pytest.mark.slow)
+        for one, name in enumerate(KINDS)
+        for other, (about, options) in enumerate(OPTIONS.items())
+    ],
+)
 def test_cached_in_a_batch_is_a_slow_search_of_each_alone(name: str, options: dict[str, Any]) -> None:
     model, given = entry(name), given_to(name)
     options = {"max_length": 7, **options}

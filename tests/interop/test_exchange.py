@@ -114,6 +114,7 @@ def test_our_own_folder_is_one_of_the_formats() -> None:
     assert {"transformula", "pytorch"} <= set(IMPORTERS.names()) & set(EXPORTERS.names())
 
 
+@pytest.mark.slow
 def test_a_format_from_outside(model: Model, tmp_path: Path) -> None:
     (tmp_path / "my_lists.py").write_text(OUTSIDE)
     m, there, back = (str(tmp_path / name) for name in ("m", "there", "back"))

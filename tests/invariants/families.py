@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +36,12 @@ def turned(name: str, family: str) -> ModelText | str:
         return turn(text.override({"depth": DEEPER.get(name, SMALL["depth"])}) if text.single else text, vocabulary())
     except InputError as error:
         return str(error)
+
+
+def skip_unless(name: str, family: str) -> None:
+    """Skip a test of an entry that cannot be of a family. To ask all as tests are collected would take long."""
+    if isinstance(why := turned(name, family), str):
+        pytest.skip(why.splitlines()[0])
 
 
 def encoders() -> list[str]:

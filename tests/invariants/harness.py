@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +44,9 @@ what is traced."""
 
 EVERY_DAY = {*STRUCTURES, *MORE, *LONGER, "mamba2", "gated-deltanet", "yoco", "mla", "gpt-oss", "whisper"}
 """Entries that stand for all in the everyday run, where a test of each would take long."""
+
+FEW = {*STRUCTURES, "mudd", "vaswani", "t5", "mixtral"}
+"""Those where even so many take long."""
 
 SMALL: Mapping[str, float] = {
     "depth": 4,
@@ -207,9 +210,9 @@ def outputs(made: Any) -> list[Tensor]:
     return list(made.values()) if isinstance(made, Mapping) else [made]
 
 
-def every_day(names: Iterable[str]) -> list[Any]:
-    """Names for a test's parameters: those of EVERY_DAY, and the others marked slow."""
-    return [name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow) for name in names]
+def every_day(names: Iterable[str], chosen: Collection[str] = EVERY_DAY) -> list[Any]:
+    """Names for a test's parameters: those that are chosen, and the others marked slow."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def joined(made: Any) -> Tensor:

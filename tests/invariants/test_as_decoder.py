@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.invariants import checks
-from tests.invariants.families import decoders, given, made, refused, small, text_of
-from tests.invariants.harness import close, every_day, joined, reduced
+from tests.invariants.families import decoders, given, made, refused, skip_unless, small, text_of
+from tests.invariants.harness import FEW, close, every_day, joined, reduced
 from transformula import gallery
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import TransformulaError
@@ -25,8 +25,9 @@ WITHOUT_SKIPS = ("no-skip", "stacked-blocks")
 """Here what is written reaches the output only as what is asked of the memory: it changes little."""
 
 
-@pytest.mark.parametrize("name", every_day(decoders()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_a_decoder(name: str) -> None:
+    skip_unless(name, "decoder")
     architecture = small(name, "decoder")
     assert formula_hash(reduced(text_of(name, "decoder"), architecture.main.depth)) == formula_hash(architecture)
     model = made(architecture)
@@ -83,12 +84,14 @@ def beside_padded_memories(model: nn.Module, inputs: dict[str, Tensor]) -> None:
             close(joined(model.step(decoding=decoding, **piece)), whole[rows, at : at + 1])
 
 
-@pytest.mark.parametrize("name", decoders())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_silent_branches_leave_what_the_text_predicts(name: str) -> None:
+    skip_unless(name, "decoder")
     if not checks.gain(made(small(name, "decoder"), randomly=False)):
         pytest.skip("the text does not predict all of it")
 
 
+@pytest.mark.slow
 def test_what_is_no_decoder_says_why() -> None:
     reasons = refused("decoder")
     assert all("cannot be a decoder" in why and "\n" in why for why in reasons.values())

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.invariants import checks
-from tests.invariants.families import encoders, given, made, refused, small, text_of, words_of
-from tests.invariants.harness import close, outputs, reduced
+from tests.invariants.families import encoders, given, made, refused, skip_unless, small, text_of, words_of
+from tests.invariants.harness import close, every_day, outputs, reduced
 from transformula import gallery
 from transformula.analysis.canonical import formula_hash
 from transformula.language.model_file import read_text
@@ -23,8 +23,9 @@ LOOKING_BACK = {"lstm", "gru", "rnn", "shift"}
 ATTEND = {"attention", "dot_attention", "linear_attention"}
 
 
-@pytest.mark.parametrize("name", encoders())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_an_encoder(name: str) -> None:
+    skip_unless(name, "encoder")
     architecture = small(name, "encoder")
     assert not architecture.main.causal
     assert formula_hash(reduced(text_of(name, "encoder"), architecture.main.depth)) == formula_hash(architecture)
@@ -62,8 +63,9 @@ def sees_both_sides(name: str, model: torch.nn.Module, inputs: dict[str, torch.T
                     assert ((a - b)[:, near].abs().amax(-1) > 1e-9).all(), f"position {changed} is read beside it"
 
 
-@pytest.mark.parametrize("name", [n for n in encoders() if gallery.load(n).stacks[0].causal])
+@pytest.mark.parametrize("name", every_day(n for n in gallery.names() if gallery.load(n).stacks[0].causal))
 def test_of_one_position_it_is_its_causal_text(name: str) -> None:
+    skip_unless(name, "encoder")
     architecture = small(name, "encoder")
     if any(words_of(section) & {"conv", "batchnorm"} for section in architecture.sections()):
         pytest.skip("a convolution stands with its middle, not its end, on the position")
@@ -75,15 +77,17 @@ def test_of_one_position_it_is_its_causal_text(name: str) -> None:
         close(encoder(source=one), causal(tokens=one))
 
 
+@pytest.mark.slow
 def test_what_is_no_encoder_says_why() -> None:
     reasons = refused("encoder")
     assert all("cannot be an encoder" in why and "\n" in why for why in reasons.values())
     assert len(encoders()) >= 108, sorted(reasons)
 
 
-@pytest.mark.parametrize("name", [n for n in encoders() if not gallery.load(n).stacks[0].causal])
+@pytest.mark.parametrize("name", [n for n in gallery.names() if not gallery.load(n).stacks[0].causal])
 def test_an_encoder_is_kept(name: str) -> None:
     """Of a text that sees all already nothing but the input's name changes."""
+    skip_unless(name, "encoder")
     text = write_text(text_of(name, "encoder"))
     again = reduced(read_text(text.replace("(source", "(tokens")), 2)
     assert formula_hash(again) == formula_hash(reduced(gallery.load(name), 2))

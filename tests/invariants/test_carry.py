@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.invariants.checks import close, piece
-from tests.invariants.harness import CAUSAL, built, inputs, joined, small
+from tests.invariants.harness import CAUSAL, built, every_day, inputs, joined, small
 from transformula.errors import InputError
 from transformula.language.graph import Architecture
 from transformula.model.hook import check_hooks
@@ -21,7 +21,7 @@ def refused(architecture: Architecture) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", every_day(CAUSAL))
 def test_segments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What learned positions, another sequence or a policy stands against says so."""
     model, given = built(name), inputs(name)

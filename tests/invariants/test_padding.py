@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.invariants import checks
-from tests.invariants.harness import CAUSAL, built, chunk_of, close, fixed_inputs, inputs, inputs_read
+from tests.invariants.harness import CAUSAL, built, chunk_of, close, every_day, fixed_inputs, inputs, inputs_read
 from transformula import gallery
 
 
@@ -23,7 +23,7 @@ def padded(name: str) -> list[str]:
     return [key for key in ("source", "tokens") if key in inputs_read(name)]
 
 
-@pytest.mark.parametrize("name", [n for n in gallery.names() if padded(n)])
+@pytest.mark.parametrize("name", every_day(n for n in gallery.names() if padded(n)))
 def test_padding_changes_nothing(name: str) -> None:
     checks.padding(built(name), ordered(name))
 
@@ -44,6 +44,6 @@ def test_decoding_beside_padded_sources(name: str) -> None:
             close(model.step(decoding=decoding, **piece), whole[rows, at : at + 1])
 
 
-@pytest.mark.parametrize("name", [n for n in gallery.names() if padded(n)])
+@pytest.mark.parametrize("name", every_day(n for n in gallery.names() if padded(n)))
 def test_what_lies_in_the_padding_is_not_read(name: str) -> None:
     checks.padding_unread(built(name), ordered(name))

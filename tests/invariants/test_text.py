@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from tests.invariants.harness import built, every_day, small
+from tests.invariants.harness import FEW, built, every_day, small
 from transformula import gallery
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import analyze
@@ -33,7 +33,7 @@ def test_parameters_are_as_counted(name: str) -> None:
     assert counted == sum(parameter.numel() for parameter in built(name).parameters())
 
 
-@pytest.mark.parametrize("name", every_day(gallery.names()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_full_size_on_meta(name: str) -> None:
     """The published or suggested size is built without memory, and has the parameters that its records state."""
     from transformula.model import build
@@ -45,7 +45,7 @@ def test_full_size_on_meta(name: str) -> None:
     assert counted == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_unsound_entries_are_warned_of(name: str) -> None:
     """An entry that names a sound relative gets a warning; the others none about a skip that lacks or compounds."""
     about = gallery.entry(name).about

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.invariants.harness import every_day, fresh, inputs, outputs, single
+from tests.invariants.harness import FEW, every_day, fresh, inputs, outputs, single
 from transformula import gallery
 
 STEPS = 20
 
 
-@pytest.mark.parametrize("name", every_day(gallery.names()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_twenty_steps(name: str) -> None:
     """Of AdamW on one batch, towards fixed targets."""
     model = fresh(name, torch.float32, randomly=False, deep=False).train()

@@ -23,7 +23,9 @@ def random_model(name: str) -> Transformer:
     return randomised(build(architecture_of(name)))
 
 
-@pytest.mark.parametrize("name", built())
+@pytest.mark.parametrize(
+    "name", [name if at % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for at, name in enumerate(built())]
+)
 def test_at_full_size_without_memory(name: str) -> None:
     """The accounting knows every parameter of the built module, one by one."""
     architecture = architecture_of(name, small=False)
@@ -44,7 +46,7 @@ def test_small_forward_and_backward(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-@pytest.mark.parametrize("chunks", [[1] * 12, [5, 1, 1, 5], [12]], ids=str)
+@pytest.mark.parametrize("chunks", [pytest.param([1] * 12, marks=pytest.mark.slow), [5, 1, 1, 5], [12]], ids=str)
 def test_decoding_is_the_whole_pass(name: str, chunks: list[int]) -> None:
     model = random_model(name)
     given = tokens(3, 12)

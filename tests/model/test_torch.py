@@ -68,6 +68,7 @@ def test_a_layer_alone_is_pickled(model: Transformer) -> None:
     torch.testing.assert_close(other(x, h, h), layer(x, h, h))
 
 
+@pytest.mark.slow
 def test_a_pickle_is_read_by_another_process(model: Transformer, tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(pickle.dumps((model, tokens(), model(tokens()))))
     program = f"""

@@ -39,7 +39,7 @@ def model_of(task: LanguageModeling) -> Transformer:
     return build(check(from_formula(FORMULA, name="small").override(numbers), words.vocabulary()), seed=3)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_a_resume_is_exact(tmp_path: Path, precision: str) -> None:
     given = {**GIVEN, "precision": precision}
     task = make(tmp_path)

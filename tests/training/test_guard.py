@@ -59,7 +59,13 @@ def test_stop_is_the_default_and_names_the_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "rollback"])
-@pytest.mark.parametrize("more", [{}, {"optimizer": "adamw", "average": 0.9, "accumulate": 2, "telemetry_every": 1}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"optimizer": "adamw", "average": 0.9, "accumulate": 2, "telemetry_every": 1},
+    ],
+)
 def test_the_run_goes_on_and_a_resume_is_exact(
     tmp_path: Path, policy: str, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

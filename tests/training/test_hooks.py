@@ -67,9 +67,9 @@ def interrupted_at(task: LanguageModeling, step: int) -> None:
 @pytest.mark.parametrize(
     "hooks",
     [
-        {"after_step": "unit_rows"},
+        pytest.param({"after_step": "unit_rows"}, marks=pytest.mark.slow),
         {"after_step": "unit_rows", "optimizer": "adamw", "precision": "bf16"},
-        {"policy": "layerdrop(0.4)"},
+        pytest.param({"policy": "layerdrop(0.4)"}, marks=pytest.mark.slow),
         {"calibrate": "admin", "layer": ADMIN},
     ],
     ids=str,

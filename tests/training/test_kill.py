@@ -91,6 +91,7 @@ def check_equal(one: Path, two: Path) -> None:
     assert not [path.name for path in two.rglob(".*") if path.name != ".lock"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["muon"])
 def test_killed_once(kind: str, data: Path, whole: Any, tmp_path: Path) -> None:
     assert kill_once(kind, data, tmp_path / "cut")

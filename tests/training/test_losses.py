@@ -53,7 +53,7 @@ def steps(folder: Path) -> list[dict[str, Any]]:
     return [e for e in read_log(folder / "log.jsonl") if e["event"] == "step"]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_they_are_made_small_and_logged_by_name(tmp_path: Path, precision: str) -> None:
     sizes = {}
     for weight in (0.0, 1.0):

@@ -60,6 +60,7 @@ print(kept, held - resident())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
 def test_memory_is_given_back_where_a_step_needs_most_of_it() -> None:
     def freed(needed: int) -> tuple[str, int]:
@@ -73,6 +74,7 @@ def test_memory_is_given_back_where_a_step_needs_most_of_it() -> None:
         assert kept == "True" and size < 1 << 24
 
 
+@pytest.mark.slow
 def test_keeping_memory_does_no_harm() -> None:
     code = "from transformula.training.machine import keep_memory as k; import torch; k(); torch.ones(5_000_000).sum()"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

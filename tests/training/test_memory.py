@@ -131,7 +131,7 @@ def test_activations_go_by_the_lines_of_the_formula() -> None:
     assert by_place["layer 1", PLAIN.splitlines()[0]] == by_place["layer 2", PLAIN.splitlines()[0]]
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.slow)])
 def test_it_follows_rows_and_settings(device: str) -> None:
     one, two = estimate(device=device), estimate(rows=8, device=device)
     assert two.activations == pytest.approx(2 * one.activations, rel=0.1)
@@ -154,8 +154,8 @@ def test_a_large_model_costs_nothing() -> None:
     assert made.kept >= 14 * sum(p.numel() for p in model.parameters()) > 2**34
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.slow), "cuda"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.slow), "bf16"])
 def test_experts_have_an_equal_load(device: str, precision: str) -> None:
     few, many = (
         estimate(f"x = x + experts(norm(x), n=8, active={active}, hidden=64)", precision=precision).activations

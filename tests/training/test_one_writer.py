@@ -20,6 +20,7 @@ def place(tmp_path: Path) -> dict[str, Any]:
     return {"folder": tmp_path, "environment": {**os.environ, "TRANSFORMULA_CACHE": str(tmp_path / "cache")}}
 
 
+@pytest.mark.slow
 def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path, place: dict[str, Any]) -> None:
     first = start_verb([*NEW, "--steps", "1000000"], **place, output=tmp_path / "o")
     try:

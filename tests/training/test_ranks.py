@@ -197,9 +197,6 @@ TASKS = {"plain": ToyTask, "few": Few, "asked": AskedOnOne, "poisoned": Poisoned
 
 def trained(cases: list[tuple[str, str, bool, dict[str, Any]]]) -> list[Any]:
     """Runs one after another in one group: (task, folder, resume, settings) -> what is known of each."""
-    from transformula.training import report
-
-    report.draw_curve = lambda *given: []  # type: ignore[attr-defined]
     ranks, found = join(), list[Any]()
     for task, folder, resume, given in cases:
         try:

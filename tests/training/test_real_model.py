@@ -51,7 +51,7 @@ def run(folder: Path, task: LanguageModeling, model: nn.Module, resume: bool = F
     return train(task, model, settings, folder, resume=resume, quiet=True)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_it_learns_and_its_folder_is_a_model(tmp_path: Path, task: LanguageModeling, precision: str) -> None:
     result = run(tmp_path / "run", task, model_for(task), steps=60, precision=precision)
     assert result.scores["loss"] < 2.3 and "gram" in result.verdict and result.sample
@@ -62,7 +62,7 @@ def test_it_learns_and_its_folder_is_a_model(tmp_path: Path, task: LanguageModel
     assert (tmp_path / "run/best/tokenizer.json").is_file()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.slow), "bf16"])
 def test_a_resume_is_exact(tmp_path: Path, task: LanguageModeling, precision: str) -> None:
     given = {"steps": 24, "evaluate_every": 8, "precision": precision}
     run(tmp_path / "whole", task, model_for(task), **given)

@@ -225,6 +225,23 @@ def test_result_keeps_the_type(name: str, widths: dict[str, int], options: dict[
         assert result.dtype == dtype and result.isfinite().all()
 
 
+@pytest.mark.parametrize("low", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_it_learns_under_autocast(
+    name: str, widths: dict[str, int], options: dict[str, Any], low: torch.dtype
+) -> None:
+    """On every CPU, whatever it has instructions for, a result is near that in float32, and gradients come back."""
+    module, _ = built(name, widths, options)
+    streams = [x.requires_grad_() if x.is_floating_point() else x for x in streams_of(name, widths)]
+    with torch.autocast("cpu", low):
+        result = module(*streams)
+    if VOCABULARY[name].kind != "chance" and name != "experts":  # of two that are alike another expert may be chosen
+        torch.testing.assert_close(result.float(), module(*streams), atol=0.05, rtol=0.1)
+    if result.requires_grad:
+        result.float().sum().backward()
+        assert all(x.grad is None or x.grad.isfinite().all() for x in streams)
+
+
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
 def test_flops_are_those_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
     if options.get("window") or options.get("sinks"):

@@ -217,7 +217,12 @@ def test_step_by_step(name: str, options: dict[str, Any], rows: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("relative", {}), ("relative", {"by": "key"}), ("relative", {"span": 20, "buckets": True}), ("relative_bias", {})],
+    [
+        pytest.param("relative", {}, marks=pytest.mark.slow),
+        pytest.param("relative", {"by": "key"}, marks=pytest.mark.slow),
+        pytest.param("relative", {"span": 20, "buckets": True}, marks=pytest.mark.slow),
+        pytest.param("relative_bias", {}, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("causal", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_one_graph(name: str, options: dict[str, Any], causal: bool) -> None:

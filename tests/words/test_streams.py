@@ -192,7 +192,7 @@ def test_mhc_is_precise_in_bfloat16() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "n", "dynamic"),
-    [case if at % 3 == 0 else pytest.param(*case, marks=pytest.mark.slow) for at, case in enumerate(CASES)],
+    [case if at == 0 else pytest.param(*case, marks=pytest.mark.slow) for at, case in enumerate(CASES)],
 )
 def test_one_graph_and_autocast(kind: str, n: int, dynamic: bool) -> None:
     torch.compiler.reset()

@@ -12,21 +12,23 @@ from transformula.words.functions import Dropout
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("attention", {"rotary": 100, "qk_norm": "head", "kv_heads": 2, "window": 3}),
+    ("conv", {"length": 4, "depthwise": True}),
+]
+LONGER: list[tuple[str, dict[str, Any]]] = [
+    ("experts", {"n": 5, "gated": True, "shared": 2, "hidden": 7}),
+    ("linear_attention", {}),
     ("attention", {"cap": 5, "dropout": 0.1}),
     ("mlp", {"gated": True, "activation": "silu"}),
-    ("experts", {"n": 5, "gated": True, "shared": 2, "hidden": 7}),
     ("experts", {"n": 4, "active": 1, "renormalise": False, "activation": "relu"}),
     ("rmsnorm", {}),
     ("sinusoids", {}),
     ("positions", {}),
     ("rotary", {}),
     ("shift", {}),
-    ("conv", {"length": 4, "depthwise": True}),
     ("conv", {"length": 3, "size": 32}),
     ("rnn", {}),
-    pytest.param("gru", {}, marks=pytest.mark.slow),
-    pytest.param("lstm", {}, marks=pytest.mark.slow),
-    ("linear_attention", {}),
+    ("gru", {}),
+    ("lstm", {}),
     ("gate", {}),
 ]
 
@@ -42,7 +44,9 @@ class Around(torch.nn.Module):
         return Dropout.function(x, p=0.1, training=self.training) + self.word(x)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(
+    ("name", "options"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONGER)]
+)
 def test_one_graph(name: str, options: dict[str, Any]) -> None:
     torch.compiler.reset()
     module = Around(name, options)

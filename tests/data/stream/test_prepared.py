@@ -88,6 +88,7 @@ def test_parts_are_merged_and_what_is_lost_short_or_damaged_is_named(tmp_path: P
             prepared(DataSettings.read({"data": str(out)}), out)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_a_byte(tmp_path: Path) -> None:
     asked = settings(shards(tmp_path / "data", 3))
     prepare_shards(asked, how(tmp_path / "one"))
