@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transformula.comparison.costs import prepare, step_seconds
+from transformula.comparison.costs import Prepared, flops_per_unit, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
 from transformula.comparison.settings import ComparisonSettings
@@ -26,6 +26,17 @@ TEXT = "".join(f"{number} and {number * number}\n" for number in range(300))
 def text_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(TEXT)
+
+
+@pytest.fixture(autouse=True)
+def pretended_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 100 GFLOP/s, on any machine."""
+
+    def pretended(prepared: Prepared, *given: Any, **more: Any) -> float:
+        return flops_per_unit(prepared.architecture) * units_per_step(prepared) / 1e11
+
+    for module in ("arms", "planning"):
+        monkeypatch.setattr(f"transformula.comparison.{module}.step_seconds", pretended)
 
 
 def planned(*typed: Any, given: dict[str, Any] | None = None, **settings: Any) -> ComparisonPlan:

@@ -128,7 +128,7 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
 
 def slowdown_of_bf16(device: torch.device) -> float:
     """How many times as long as in float32 a product of small matrices takes in bf16, where that is so long that bf16
-    cannot pay; else 0. A CPU without instructions for bf16 emulates it, in 20 to 100 times as long.
+    cannot pay; else 0. A CPU without instructions for bf16 emulates it, in up to 70 times as long.
 
     Measured once for a machine, in a tenth of a second: whatever is measured in bf16 itself would take long there.
     """
