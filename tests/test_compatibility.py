@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.compatibility.data.make import RUNS, STEPS, numbers, written
+from tests.portions import every_third
 from transformula import evaluate, reproduce, train
 
 DATA = Path(__file__).parent / "compatibility" / "data"
@@ -44,9 +45,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if at else name for at, name in enumerate(RUNS)]
-)
+@pytest.mark.parametrize("name", every_third(RUNS))
 def test_a_run_is_scored_resumed_and_scored_again(work: Path, name: str) -> None:
     then = recorded(f"{name}/numbers.json")
     assert numbers(evaluate(name, threads=1)) == pytest.approx(then["scores"]["killed"], rel=1e-4)

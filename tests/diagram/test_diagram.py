@@ -11,6 +11,7 @@ from itertools import combinations
 import pytest
 
 from tests.language.test_models import DOCUMENTS, read
+from tests.portions import every_third
 from transformula import gallery
 from transformula.diagram import difference, draw_svg, draw_text
 from transformula.diagram.layout import arrange
@@ -89,7 +90,6 @@ def every() -> dict[str, Callable[[], Architecture]]:
 
 
 MODELS = every()
-EVERY_DAY = [pytest.param(name, marks=pytest.mark.slow) if at % 3 else name for at, name in enumerate(MODELS)]
 
 
 @cache
@@ -114,7 +114,7 @@ def stretch(a: tuple[float, float], b: tuple[float, float]) -> Box:
     return min(a[0], b[0]), min(a[1], b[1]), abs(a[0] - b[0]), abs(a[1] - b[1])
 
 
-@pytest.mark.parametrize("name", EVERY_DAY)
+@pytest.mark.parametrize("name", every_third(MODELS))
 def test_nothing_overlaps(name: str) -> None:
     architecture = model(name)
     for picture in drawn(architecture):
@@ -146,7 +146,7 @@ def test_nothing_overlaps(name: str) -> None:
                 assert apart((a[0] - 1, a[1] - 1, a[2] + 2, a[3] + 2), (b[0] - 1, b[1] - 1, b[2] + 2, b[3] + 2))
 
 
-@pytest.mark.parametrize("name", EVERY_DAY)
+@pytest.mark.parametrize("name", every_third(MODELS))
 def test_text_fits_a_terminal(name: str) -> None:
     architecture = model(name)
     for picture in drawn(architecture):
@@ -160,7 +160,7 @@ def test_text_fits_a_terminal(name: str) -> None:
     assert draw_text(architecture) == draw_text(architecture)
 
 
-@pytest.mark.parametrize("name", EVERY_DAY)
+@pytest.mark.parametrize("name", every_third(MODELS))
 def test_svg_is_a_document_of_its_own(name: str) -> None:
     architecture = model(name)
     for dark in (None, True, False):

@@ -13,6 +13,7 @@ from torch import nn
 
 from tests.invariants.harness import (
     CAUSAL,
+    FEW,
     LONGER,
     MORE,
     STRUCTURES,
@@ -38,7 +39,7 @@ from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
 
-@pytest.mark.parametrize("name", every_day(gallery.names()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_checkpoint_round_trip(name: str, tmp_path: Path) -> None:
     from transformula.interop.folder import load_model, save_model
 
@@ -91,7 +92,7 @@ def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None
             close(joined(model.step(decoding=decoding, **chunk_of(name, given, 0, 3))), joined(expected)[:, :3])
 
 
-@pytest.mark.parametrize("name", every_day(gallery.names()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_copies(name: str) -> None:
     model, given = built(name, deep=False), inputs(name)
     with torch.no_grad():
@@ -132,7 +133,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert finite(model(**given))
 
 
-@pytest.mark.parametrize("name", every_day(gallery.names()))
+@pytest.mark.parametrize("name", every_day(gallery.names(), FEW))
 def test_initial_values_are_finite_and_repeat(name: str) -> None:
     model = fresh(name, torch.float32, randomly=False)
     again = fresh(name, torch.float32, randomly=False)

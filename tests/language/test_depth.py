@@ -40,10 +40,10 @@ def test_ten_nested_definitions_have_a_hash() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        formula(["x = x + x"] * 400),
-        formula(["x = x * x + x"] * 300),
+        pytest.param(formula(["x = x + x"] * 400), marks=pytest.mark.slow),
+        pytest.param(formula(["x = x * x + x"] * 300), marks=pytest.mark.slow),
         formula(["x = x + mlp(norm(x))"] * 60),
-        formula(["x = relu(x) + x"] * 200),
+        pytest.param(formula(["x = relu(x) + x"] * 200), marks=pytest.mark.slow),
         formula(["y = attention(x)", *["y = y + y"] * 60, "x = norm(x + y)"]),
         "layer: x = " + " + ".join(["x"] * 1_500),
         "layer: x = " + " * ".join(["x"] * 1_500),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.model.helpers import NOT_BUILT, architecture_of, built, randomised, texts, tokens, writers
+from tests.portions import every_third
 from transformula.analysis.accounting import module_sizes, summary
 from transformula.errors import InputError
 from transformula.model import build
@@ -23,9 +24,7 @@ def random_model(name: str) -> Transformer:
     return randomised(build(architecture_of(name)))
 
 
-@pytest.mark.parametrize(
-    "name", [name if at % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for at, name in enumerate(built())]
-)
+@pytest.mark.parametrize("name", every_third(built()))
 def test_at_full_size_without_memory(name: str) -> None:
     """The accounting knows every parameter of the built module, one by one."""
     architecture = architecture_of(name, small=False)
@@ -35,7 +34,7 @@ def test_at_full_size_without_memory(name: str) -> None:
     assert summary(architecture).totals.parameters == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", every_third(CAUSAL))
 def test_small_forward_and_backward(name: str) -> None:
     model = build(architecture_of(name))
     result = model(tokens())

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.model.helpers import SMALL, SMALLER, checked, make, randomised, texts, tokens, writers
+from tests.portions import every_third
 from tests.references.transformer_xl import wave
 from transformula.errors import CheckpointError, InputError
 from transformula.language.check import check
@@ -59,7 +60,7 @@ def same(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", writers())
+@pytest.mark.parametrize("name", every_third(writers()))
 def test_segments_that_see_all_are_one_pass(name: str) -> None:
     """Every model of the language's page that reads tokens alone; those whose positions end say so."""
     given = {**SMALL, **SMALLER.get(name, {}), "carry": 100}

@@ -69,7 +69,8 @@ def test_a_module_shared_by_two_stacks_is_one() -> None:
     assert not torch.allclose(model(source, given), before[1])
 
 
-@pytest.mark.parametrize("text", [PAIRS, pytest.param(BORROWED, marks=pytest.mark.slow)], ids=["layers", "modules"])
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [PAIRS, BORROWED], ids=["layers", "modules"])
 def test_what_is_shared_decodes_copies_and_compiles(text: str) -> None:
     model = made(text, depth=4)
     given = tokens(2, 9)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.peers.case import TOLERANCE, cases
+from tests.portions import every_third
 
 
-@pytest.mark.parametrize(
-    "name", [name if at % 3 == 0 else pytest.param(name, marks=pytest.mark.slow) for at, name in enumerate(cases())]
-)
+@pytest.mark.parametrize("name", every_third(cases()))
 def test_equals_the_reference(name: str) -> None:
     """One pass, and decoding in chunks against theirs; `carry` has asked that all parameters were used."""
     measured = cases()[name].compare()

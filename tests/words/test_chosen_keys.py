@@ -150,6 +150,7 @@ class Layer(torch.nn.Module):
         return self.attention(x, ranking=(x @ x.transpose(1, 2))[:, None])  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_traced_for_every_length() -> None:
     layer = Layer().double().eval()
     with torch.no_grad():

@@ -409,7 +409,8 @@ def test_order_of_cap_scores_and_formula() -> None:
     torch.testing.assert_close(tap, s * (1 - 2**-h) ** (i - j).clamp(min=0))
 
 
-@pytest.mark.parametrize("score", ["alibi", pytest.param("decay", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("score", ["alibi", "decay"])
 def test_far_ahead_nothing_overflows(score: str) -> None:
     """The decay of what is never seen would be infinite: neither result nor gradient knows."""
     module, _ = make("dot_attention", {"q": 8, "k": 8, "v": 8}, heads=HEADS, score=formula(score), softmax=False)
