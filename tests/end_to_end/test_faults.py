@@ -103,11 +103,6 @@ def hang() -> None:
     at_step(AT, threading.Event().wait)
 
 
-def hanging(times: int) -> tuple[str, str]:
-    """The option that ends such a run, at a time in which any machine makes many steps."""
-    return "--hang-timeout", f"{times * pace.unit():.3f}"
-
-
 def folder_removed() -> None:
     at_step(AT, partial(shutil.rmtree, "run"))
 
@@ -301,7 +296,7 @@ FAULTS: dict[str, Callable[[Place], Made]] = {
     "the disk fails, with `--on-save-error stop`": lambda p: ends_and_resumes(p, disk_full, "--on-save-error", "stop"),
     "the run's folder is removed, or its disk is gone for good": folder_gone,
     "memory does not suffice for a batch": lambda p: ends_and_resumes(p, partial(in_loss, AT, too_large)),
-    "the run hangs, with `--hang-timeout MINUTES`": lambda p: ends_and_resumes(p, hang, *hanging(2)),
+    "the run hangs, with `--hang-timeout MINUTES`": lambda p: ends_and_resumes(p, hang, "--hang-timeout", "0.05"),
     "a loss or gradient is not a finite number": lambda p: ends_and_resumes(p, NAN),
     "the same, with `--on-not-finite skip`": lambda p: left_out(p, "--on-not-finite", "skip", fault=NAN),
     "the same, with `--on-not-finite rollback`": lambda p: left_out(p, "--on-not-finite", "rollback", fault=NAN),
@@ -317,7 +312,7 @@ FAULTS: dict[str, Callable[[Place], Made]] = {
     "the hub stays so": lambda p: hub(p, *[503] * 1000),
     "a file of the hub is not whole": lambda p: hub(p, "short"),
     "a rank dies": lambda p: ranks(p, partial(signaled, signal.SIGKILL)),
-    "a rank hangs, with `--hang-timeout MINUTES`": lambda p: ranks(p, hang, *hanging(4)),
+    "a rank hangs, with `--hang-timeout MINUTES`": lambda p: ranks(p, hang, "--hang-timeout", "0.1"),
     "a loss is not a finite number on one rank": lambda p: ranks(p, NAN),
 }  # fmt: skip
 EVERY_DAY = [
