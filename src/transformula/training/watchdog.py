@@ -27,7 +27,7 @@ class Watchdog:
     def __init__(self, seconds: float | None, message: Callable[[], str]) -> None:
         self.seconds, self.message = seconds, message
         self._beaten = self._armed = 0.0
-        self._done = threading.Event()
+        self._done, self._fired = threading.Event(), threading.Event()
 
     def __enter__(self) -> Watchdog:
         if self.seconds:
@@ -38,6 +38,8 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         if self.seconds:
+            if self._fired.is_set():  # the process ends now; what fails as other ranks end does not change its status
+                threading.Event().wait()
             self._done.set()
             faulthandler.cancel_dump_traceback_later()
 
@@ -58,6 +60,8 @@ class Watchdog:
                 self._beaten = now
             looked = now
             if now - self._beaten > seconds:
+                self._fired.set()
                 os.write(STDERR, f"error: {self.message()}\n".encode("utf-8", "replace"))
                 faulthandler.dump_traceback(file=STDERR, all_threads=True)
+                time.sleep(2 * seconds / SLICES)  # other ranks, which wait for this one, say so before it is gone
                 os._exit(HUNG)
