@@ -23,7 +23,7 @@ TOO_LATE = "the time for the tests was over"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seconds", type=float, help="begin no test that long after the first, and skip what is left")
+    parser.addoption("--seconds", type=float, help="begin no test that long after the run began, and skip what is left")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Time in the tests: no limit is a number of seconds, for machines differ by a factor of five and more.
+"""Time in the tests: none asks for a speed in seconds, for machines differ by a factor of five and more.
 
 A limit on what must be fast is a multiple of `unit()`, which this process takes for a piece of work that is known and
 none of ours. A wait for what must come ends after `PATIENCE`, so that a test that hangs fails; no machine is too slow
