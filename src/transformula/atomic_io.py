@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import CheckpointError
@@ -117,6 +117,17 @@ def remove_partial(parent: Path) -> None:
         if kept.is_dir() and not target.exists():
             os.rename(kept, target)
         shutil.rmtree(left, ignore_errors=True)
+
+
+def bytes_in(folder: Path) -> int:
+    """Bytes of all files in a folder and below; 0 where there is none. What another process removes meanwhile does not
+    count."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 def check_inside(path: Path, folder: Path) -> None:

@@ -256,6 +256,42 @@ causal: false
 layer: x = x + delta(pick(x, n=1), l2norm(x, size=4), x, sigmoid(linear(mean(x), 2)))
 """,
     ),
+    (
+        "scores of 1e22, whose gradients are no numbers in torch's fused attention under a mask: not ours",
+        BUILT,
+        """
+words:
+  even(i, j): m = (i - j) % 2 == 0
+  w0(x, y): |
+      z = scalar(0) * (x + x) + y
+encoder:
+  before: |
+    x = embed.words(source) + positions(source)
+    r = (x + x)
+  layer: |
+    h0 = x
+    h1 = scan(linear(attention(r, rotary=100), 8), x, x, -softplus((h0 + h0)))
+    r = r + linear(dot(h1, (h1 + x[0])), 8)
+    x = x + r
+decoder:
+  before: |
+    x = embed.words(tokens) + positions(tokens)
+    r = rotary(x, scale=0.1)
+    s = 0
+  layers:
+    near: |
+      h0 = linear_attention(r, size=2)
+      h1 = ones((h0 + collapse(write(expand(h0, 2), h0, kind="hc"))))
+      x = x + delta(x, l2norm(x, size=4), x, sigmoid(linear(x, 2)))
+      x = x + lowrank(attention(linear(x, 12), encoder, mask=even), 2, 8)
+      x = x + h1
+    far: |
+      x = norm(x + ((attend(r[:]) / (1 + abs(w0.l0(r, x))))))
+  order: [near]
+  after: |
+    x = x + s
+""",
+    ),
 ]
 
 

@@ -1,10 +1,16 @@
+import os
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 import torch
 
+from transformula.api.plan import plan_resume
+from transformula.atomic_io import PARTIAL, bytes_in, new_folder
 from transformula.errors import CheckpointError
 from transformula.runs import random_state as streams
 from transformula.runs.figure import draw_curve, smoothed
@@ -36,6 +42,55 @@ def test_a_taken_place_is_refused(tmp_path: Path, what: str) -> None:
         (place / "thesis.tex").write_text("")
     with pytest.raises(CheckpointError, match="--out"):
         RunFolder(place).create(CONFIG, {})
+
+
+def test_a_run_in_training_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """What the other process removes and writes at that moment would be called damage."""
+    training = RunFolder(tmp_path / "run").create(CONFIG, {})
+    (tmp_path / "run/config.yaml").write_text("a: [")
+    with pytest.raises(CheckpointError, match=rf"\(process {os.getpid()} on .*\) is training in it; wait for it"):
+        plan_resume(tmp_path / "run", {}, ())
+    training.unlock()
+    with pytest.raises(CheckpointError, match="config.yaml: damaged"):
+        plan_resume(tmp_path / "run", {}, ())
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[Path]:
+    """A run's folder in which another thread makes and removes folders, as fast as it can."""
+    place, ended = tmp_path / "run", Event()
+    RunFolder(place).create(CONFIG, {}).unlock()
+
+    def save() -> None:
+        while not ended.is_set():
+            folder = new_folder(place, PARTIAL)
+            (folder / "a").write_bytes(bytes(9))
+            shutil.rmtree(folder)
+
+    saving = Thread(target=save)
+    saving.start()
+    yield place
+    ended.set()
+    saving.join()
+
+
+def test_a_folder_is_locked_and_measured_while_it_changes(changing: Path) -> None:
+    config = (changing / "config.yaml").stat().st_size
+    for _ in range(1500):
+        assert bytes_in(changing) >= config
+        run = RunFolder.open(changing)
+        run.lock()
+        run.unlock()
+
+
+def test_a_pipe_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run").create(CONFIG, {}).unlock()
+    (tmp_path / "run/.lock").unlink()
+    os.mkfifo(tmp_path / "run/.lock")
+    run = RunFolder.open(tmp_path / "run")
+    run.refuse_if_training()  # does not wait for somebody to write into it
+    with pytest.raises(CheckpointError, match="neither a file nor a folder"):
+        run.lock()
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:

@@ -200,11 +200,13 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     """
     from ..data.sources import SOURCES, gone
     from ..runs.folder import RunFolder
+    from ..training.parallel.world import here
     from ..training.start import check_folder as check_same_folder
 
     import_packages(use)
     changes = with_current_keys(changes)
     folder = RunFolder.open(path_of(path, "resume"))
+    here().by_first(folder.refuse_if_training)
     for key in ("from_scratch", "init_from", "init_stack"):
         if changes.pop(key, None):
             raise InputError(f"{setting(key)}: a run that is resumed has its weights; leave one of them out")

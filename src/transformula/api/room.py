@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..analysis.accounting import bytes_in_words, summary
+from ..atomic_io import bytes_in
 from ..errors import InputError, setting
 from .reading import path_of
 
@@ -69,8 +70,7 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
             raise InputError(f"{takes}, and this machine has {here}; {remedy}")
 
     out = RUNS if training.out is None else Path(training.out)
-    files = [] if training.out is None else [path for path in out.rglob("*") if path.is_file()]
-    held = sum(path.stat().st_size for path in files)
+    held = 0 if training.out is None else bytes_in(out)
     checkpoint = FLOAT * trained * (1 + MOST_ADDED + (training.average > 0))
     kept = max(training.keep, training.average_checkpoints)
     kept = min(kept, training.steps) if training.steps else kept

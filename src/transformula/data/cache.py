@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic_io import flocked, new_folder, sync
+from ..atomic_io import bytes_in, flocked, new_folder, sync
 from ..errors import DataError
 from ..structured import load_json
 from .preview import working
@@ -160,8 +160,8 @@ def cached() -> list[CacheEntry]:
     for file in cache_folder().glob(f"*/[!.]*/{ABOUT}"):  # a dot: being made at this moment
         with contextlib.suppress(OSError, ValueError):
             folder, about = file.parent, load_json(file)
-            size = sum(path.stat().st_size for path in folder.iterdir())
-            entries.append(CacheEntry(folder.parent.name, folder.name, folder, about, size, file.stat().st_mtime))
+            made = file.stat().st_mtime
+            entries.append(CacheEntry(folder.parent.name, folder.name, folder, about, bytes_in(folder), made))
     return sorted(entries, key=lambda entry: -entry.made)
 
 
@@ -171,6 +171,6 @@ def clear_cache() -> int:
     freed = 0
     for kind in KINDS:
         folder = cache_folder() / kind
-        freed += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        freed += bytes_in(folder)
         shutil.rmtree(folder, ignore_errors=True)
     return freed

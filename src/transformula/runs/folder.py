@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shlex
+import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -134,7 +135,7 @@ class RunFolder:
         elif self.path.is_dir():
             names = [entry.name for entry in self.path.iterdir()]
             begun = [n for n in names if n in (LOCK, MANIFEST) or (n.startswith(".") and n.endswith(".part"))]
-            if self._lock is None and self._locked():
+            if self._lock is None and self._trained_by() is not None:
                 reason = "another run is being written there;"
             elif CONFIG in names:
                 reason = f"holds a run already; go on with it: {self.resume_command()}; or"
@@ -143,16 +144,29 @@ class RunFolder:
         if reason:
             raise CheckpointError(f"{self.path}: {reason} name another folder with --out")
 
-    def _locked(self) -> bool:
-        """Whether another process trains here."""
+    def refuse_if_training(self) -> None:
+        """Raise CheckpointError if another process trains here: whoever means to go on with the run asks before reading
+        it, since what the other writes and removes meanwhile would look like damage."""
+        if self.writes and self._lock is None and (process := self._trained_by()) is not None:
+            raise self._taken(process)
+
+    def _trained_by(self) -> str | None:
+        """What another process that trains here says of itself; None where none does."""
         try:
-            handle = os.open(self.path / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = os.open(self.path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # no such file
-            return False
+            return None
         try:
-            return not flocked(handle, shared=True)
+            return None if flocked(handle, shared=True) else os.read(handle, 80).decode(errors="replace")
         finally:
             os.close(handle)
+
+    def _taken(self, process: str) -> CheckpointError:
+        who = " ".join(process.split())
+        remedy = "wait for it, stop it, or name another folder"
+        return CheckpointError(
+            f"{self.path}: another process{f' ({who})' if who else ''} is training in it; {remedy}"
+        )
 
     def lock(self) -> None:
         """Hold the folder until this process ends.
@@ -165,8 +179,10 @@ class RunFolder:
             for name in sorted([*folders, *files]):
                 path = Path(place, name)
                 check_inside(path, self.path)
-                if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for without end
-                    raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
+                with suppress(OSError):  # a link to nothing, or gone meanwhile
+                    mode = path.stat().st_mode
+                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would be waited for without end
+                        raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
         try:
             handle = open(self.path / LOCK, "a+", encoding="utf-8", errors="replace")
         except OSError as error:
@@ -174,12 +190,9 @@ class RunFolder:
             raise CheckpointError(f"{self.path}: {reason}; copy it to where you may write") from None
         if not flocked(handle.fileno()):
             handle.seek(0)
-            who = " ".join(handle.read(80).split())
+            process = handle.read(80)
             handle.close()
-            remedy = "wait for it, stop it, or name another folder"
-            raise CheckpointError(
-                f"{self.path}: another process{f' ({who})' if who else ''} is training in it; {remedy}"
-            )
+            raise self._taken(process)
         with suppress(OSError):  # a full disk: the lock holds without a name
             handle.truncate(0)
             handle.write(f"process {os.getpid()} on {platform.node()}\n")
