@@ -97,7 +97,8 @@ class SourceSettings(FileSettings):
     @field_validator("data", "validation", "test", check_fields=False)
     @classmethod
     def _named(cls, value: Named) -> Named:
-        if value is not None and (not value or any(not str(name).strip() for name in value)):
+        names = [value] if isinstance(value, str) else value
+        if names is not None and (not names or any(not name.strip() for name in names)):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
         return value
 
