@@ -79,7 +79,7 @@ def test_what_is_not_understood(text: str, said: str) -> None:
     [
         ("scor > 3", "a:1: where: has no column 'scor'; did you mean score"),
         ("a.c > 3", "has no column 'a.c'"),
-        ("language > 3", "'language' is text here ('en'), and is compared with a number, 3.0"),
+        ("language > 3", "'language' is text here ('en'), and is compared with a number, 3;"),
         ("score == high", "'score' is a number here ('3.5'), and is compared with text, 'high'"),
         ("a == 3", "'a' is dict here"),
     ],
@@ -109,3 +109,11 @@ def test_files_without_columns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(ConfigError, match="where: .txt files have no columns; leave it out"):
         read_corpus(tmp_path / "a.txt", where="n >= 2")
+
+
+def test_whole_numbers_are_compared_exactly():
+    rows = [2**53, 2**53 + 1, str(2**53), str(2**53 + 1), int("9" * 401), 0.5]
+    where = Where.parse(f"a == {2**53 + 1}")
+    assert [where.keeps({"a": value}, "here") for value in rows] == [False, True, False, True, False, False]
+    large = Where.parse(f"a >= {'9' * 401}")
+    assert [large.keeps({"a": value}, "here") for value in rows] == [False, False, False, False, True, False]

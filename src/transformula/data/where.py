@@ -34,7 +34,7 @@ class Condition:
 
     column: str
     operator: str
-    value: str | float | bool
+    value: str | int | float | bool
 
     def holds(self, row: Mapping[str, Any], place: str) -> bool:
         """Whether it holds for a row. Raises DataError, with the place, where the row has no such column, or something
@@ -42,17 +42,17 @@ class Condition:
         cell = self._cell(row, place)
         if cell is None:
             return False
-        wanted = type(self.value)
-        if wanted is float and isinstance(cell, (int, str)) and not isinstance(cell, bool):
+        wanted = type_of(self.value)
+        if wanted is float and isinstance(cell, str):
             try:
-                cell = float(cell)  # a table's cells are texts
+                cell = number_of(cell)  # a table's cells are texts
             except ValueError:
                 pass
         if wanted is bool and isinstance(cell, str) and cell.lower() in ("true", "false"):
             cell = cell.lower() == "true"
-        if type(cell) is not wanted:
+        if type_of(cell) is not wanted:
             kinds = {float: "a number", bool: "true or false", str: "text"}
-            found = kinds.get(type(cell), type(cell).__name__)
+            found = kinds.get(type_of(cell), type(cell).__name__)
             raise DataError(
                 f"{place}: where: {self.column!r} is {found} here ({str(cell)[:40]!r}), and is compared with"
                 f" {kinds[wanted]}, {self.value!r}; put text in quotes, a number in none"
@@ -108,10 +108,20 @@ class Where:
         return all(condition.holds(row, place) for condition in self.conditions)
 
 
-def _value(found: re.Match[str]) -> str | float | bool:
+def _value(found: re.Match[str]) -> str | int | float | bool:
     bare = found["bare"]
     if bare is None:
         return found["single"] if found["double"] is None else found["double"]
     if bare in ("true", "false"):
         return bare == "true"
-    return float(bare) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", bare) else bare
+    return number_of(bare) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", bare) else bare
+
+
+def type_of(value: Any) -> type:
+    """The type of a value; of each number, whole or not, `float`."""
+    return float if type(value) is int else type(value)
+
+
+def number_of(text: str) -> int | float:
+    """The number of a text; a whole one exactly, as a float holds no more than 53 bits. Raises ValueError."""
+    return int(text) if re.fullmatch(r"\s*[+-]?\d+\s*", text) else float(text)
