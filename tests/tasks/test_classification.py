@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from transformula import Model, train
+from transformula import Model, evaluate, train
 from transformula.cli import main
 from transformula.data.records import Record
 from transformula.errors import ConfigError, DataError, InputError, MissingExtra
@@ -175,3 +175,62 @@ def test_models_of_other_tokens_answer_together(reviews: Path) -> None:
         first.beside(replace(first, labels=["bad", "fine"]), modules[1], "b")
     with pytest.raises(InputError, match="another task"):
         first.beside(None, modules[1], "b")
+
+
+def spelled(path: Path, labels: Sequence[Any]) -> Path:
+    """Rows of texts with these labels, as JSON has them."""
+    path.write_text("".join(json.dumps({"text": f"text {n}", "label": each}) + "\n" for n, each in enumerate(labels)))
+    return path
+
+
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = spelled(tmp_path / "rows.jsonl", [*["a", "b"] * 20, None, "", " ", float("nan"), "NaN", " a "])
+    task = made(path)
+    assert task.data.kind.labels == ["a", "b"]
+    assert "data: 5 of 46 rows have no label and are left out" in task.data.preview.data["notes"]
+    source = task.data.source
+    assert sum(map(len, (source.training, source.validation, source.test))) == 41
+    with pytest.raises(DataError, match="no row has a label"):
+        made(spelled(tmp_path / "none.jsonl", [None, ""]))
+
+
+def test_labels_that_may_be_one_are_named_with_their_counts(tmp_path: Path) -> None:
+    labels = [1, 1.0, "1.0", "x", "X", "x  y", "x y", "None", "once"]
+    training = spelled(tmp_path / "rows.jsonl", [*labels[:-1] * 2, labels[-1]])
+    other = spelled(tmp_path / "other.jsonl", ["x"])
+    task = made(training, validation=str(other), overlap="keep")
+    notes = " ".join(task.data.preview.data["notes"])
+    for said in ("'1.0' 4, '1' 2; if they are one, write it one way", "'X' 2, 'x' 2", "'x  y' 2, 'x y' 2",
+                 "'None' 2; if so, leave their rows out: where='COLUMN != None'",
+                 "little is learned of them: 'once' 1"):  # fmt: skip
+        assert said in notes
+    plain = made(spelled(tmp_path / "plain.jsonl", ["yes", "no"] * 9))
+    assert not [note for note in plain.data.preview.data["notes"] if "label" in note]
+
+
+def test_test_labels_that_training_has_not_are_named(tmp_path: Path) -> None:
+    training = spelled(tmp_path / "rows.jsonl", ["good", "bad"] * 20)
+    validation, test = (tmp_path / name for name in ("validation.jsonl", "test.jsonl"))
+    spelled(validation, ["good"])
+    spelled(test, ["good", "goood", "goood", "mixed"])
+    task = made(training, validation=str(validation), test=str(test), overlap="keep")
+    said = [note for note in task.data.preview.data["notes"] if "counts as wrong" in note]
+    assert said == ["3 labels of the test rows are not among those of training, and each counts as wrong: 'goood' 2,"
+                    " 'mixed' 1; did you mean good? known: bad, good"]  # fmt: skip
+
+
+def test_a_report_names_labels_that_training_has_not(reviews: Path, tmp_path: Path) -> None:
+    run = train("pre-norm", task="classification", data=str(reviews), tokenizer="bytes", depth=1, width=8, heads=1,
+                steps=1, out=str(tmp_path / "run"), quiet=True)  # fmt: skip
+    test = spelled(tmp_path / "test.jsonl", ["good", "mixed", "mixed", None])
+    notes = evaluate(run.folder, data=str(test), text="text", label="label").data["notes"]
+    assert "data: 1 of 4 rows have no label and are left out" in notes
+    assert any(note.startswith("2 labels of the rows are not among") and "'mixed' 2" in note for note in notes)
+
+
+def test_of_several_labels_none_is_one_of_them(tmp_path: Path) -> None:
+    task = made(spelled(tmp_path / "rows.jsonl", [*[["a", "b "], ["a"]] * 9, [], None]), several=True)
+    assert task.data.kind.labels == ["a", "b"]
+    assert (
+        "data: 2 of 20 rows have no label and are read as having none of the labels" in task.data.preview.data["notes"]
+    )

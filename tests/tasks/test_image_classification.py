@@ -47,6 +47,16 @@ def test_an_evaluation_says_where_a_picture_lies(shapes: Path) -> None:
     assert place.startswith(f"{shapes / 'captions.tsv'}:") and labels[0] in ("left", "right")
 
 
+def test_pictures_without_a_label_are_left_out_and_counted(shapes: Path) -> None:
+    captions = shapes / "captions.tsv"
+    captions.write_text(
+        captions.read_text().replace("1.png\tright", "1.png\t", 1).replace("0.png\tleft", "0.png\t left", 1)
+    )
+    task = made(shapes)
+    assert task.data.kind.labels == ["left", "right"]
+    assert any("1 of 40 rows have no label and are left out" in note for note in task.data.preview.data["notes"])
+
+
 BEFORE = "p = patches(image, {}, channels={})\nx = p + positions(p, rows={})"
 
 

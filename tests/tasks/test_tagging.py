@@ -208,3 +208,17 @@ def test_entities_with_their_places(names: Path) -> None:
     for place, tag in enumerate(["B-PER", "I-PER", "O"]):
         logits[place, kind.tags.index(tag)] = 9
     assert kind.answers(["Ann  Lee!"], [logits], None)[0][0].entities == (Entity("Ann  Lee", "PER", 0, 8),)
+
+
+def test_a_token_without_a_tag_has_a_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"tokens": ["a", "b"], "tags": ["x ", None]})
+    with pytest.raises(DataError, match=r"a.jsonl:1: token 2, 'b', has no tag \(tags\)"):
+        made(path)
+
+
+def test_tags_that_may_be_one_are_named(tmp_path: Path) -> None:
+    rows = [{"tokens": ["a", "b", str(n)], "tags": ["Noun", " noun", "X"]} for n in range(12)]
+    test = written(tmp_path / "test.jsonl", {"tokens": ["a"], "tags": ["verb"]})
+    task = made(written(tmp_path / "a.jsonl", *rows), test=str(test), split=0.05)
+    notes = " ".join(task.data.preview.data["notes"])
+    assert "tags that differ by case" in notes and "1 tags of the test rows" in notes and "'verb' 1" in notes

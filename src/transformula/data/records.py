@@ -54,6 +54,11 @@ class Record(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def changed(self, **values: Value) -> Record:
+        """The same with other values of some of its fields; a picture in a file stays there."""
+        held: dict[str, Any] = dict(zip(self._names, self._held, strict=True))
+        return Record({**held, **values}, self.place, self.group)
+
     def __repr__(self) -> str:
         return f"Record({dict(zip(self._names, self._held, strict=True))!r}, {self.place!r})"
 

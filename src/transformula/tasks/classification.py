@@ -14,6 +14,7 @@ from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
+from .label_spelling import labeled
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -78,7 +79,8 @@ class LabeledTexts(LabelReader):
         notes += records.notes
         if len(rows) < records.tally.kept:
             notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
-        return [separated(row, settings.label_separator) for row in rows] if settings.several else rows
+        rows = [separated(row, settings.label_separator) for row in rows] if settings.several else rows
+        return labeled(rows, key, settings.several, notes)
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
@@ -110,7 +112,7 @@ def separated(row: Record, separator: str) -> Record:
     labels = row["label"]
     assert isinstance(labels, list)
     parts = labels[0].split(separator) if len(labels) == 1 else labels
-    return Record({**row, "label": [part.strip() for part in parts if part.strip()]}, row.place, row.group)
+    return row.changed(label=parts)
 
 
 def columns_for(sources: str | list[str], settings: ClassificationSettings) -> dict[str, str | int]:

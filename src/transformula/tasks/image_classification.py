@@ -21,6 +21,7 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
+from .label_spelling import labeled
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -113,11 +114,11 @@ class LabeledPictures(LabelReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = picture_columns(sources, settings)
-        records = read_records(sources, columns, images=["image"], **settings.reading)
+        records = read_records(sources, columns, images=["image"], **settings.reading, empty="keep")
         rows = list(records)
         if not rows:
             raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
-        return rows
+        return labeled(rows, key, False, notes)
 
     def shown(self, record: Record) -> tuple[str, list[str]]:
         """Where the picture lies: its file, or the row of the file that holds it."""

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.records import Record
+from ..data.splits import SplitRows
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from .base import Batch
+from .label_spelling import about_spelling, unseen
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
@@ -179,6 +181,13 @@ class LabelReader(RowReader):
         if kind.several:
             return torch.tensor([float(label in labels) for label in kind.labels])
         return torch.tensor(kind.labels.index(labels[0]))
+
+    def remarks(self, kind: LabelPredictor, rows: SplitRows) -> list[str]:
+        counts = Counter(label for labels in labels_of(rows.training, kind.several) for label in labels)
+        return [*about_spelling(counts), *self.unseen(kind, rows.test, "the test rows")]
+
+    def unseen(self, kind: LabelPredictor, records: Sequence[Record], named: str) -> list[str]:
+        return unseen((label for labels in labels_of(records, kind.several) for label in labels), kind.labels, named)
 
     def about(self, kind: LabelPredictor, records: Sequence[Record]) -> dict[str, str]:
         counts = Counter(label for labels in labels_of(records, kind.several) for label in labels)

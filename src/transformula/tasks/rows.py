@@ -207,6 +207,14 @@ class RowReader(ABC):
         """What else is said of the training set before training, by name."""
         return {}
 
+    def remarks(self, kind: Any, rows: SplitRows) -> list[str]:
+        """What a person is told of the rows before training, beside the notes of those who read them."""
+        return []
+
+    def unseen(self, kind: Any, records: Sequence[Record], named: str) -> list[str]:
+        """Notes on what some rows, `named` so, ask for and a model cannot say, so that it counts as wrong."""
+        return []
+
     def split(self, settings: TestedSettings) -> SplitRows:
         def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
             return self.read(sources, settings, key, notes)
@@ -242,6 +250,7 @@ class RowData:
             vocab, context = (int(numbers.get(key) or 0) for key in ("vocab", "context"))
             self.numbers |= {"vocab": max(least, vocab), "context": min(context or most, most)}
         self.kind: Any = reader.learn(rows, tokenizer, self.numbers, settings, inputs)
+        self.notes = [*rows.notes, *reader.remarks(self.kind, rows)]
         self.training = reader.side(self.kind, rows.training)
         lengths = self.training.lengths
         if self.about and numbers.get("context") is None:
@@ -258,12 +267,12 @@ class RowData:
         examples = [short_row(record) for record in source.training[:SHOWN]]
         training, validation, test = (len(each) for each in (self.training, self.validation, source.test))
         about = {"data": source.name, "training_rows": training, "validation_rows": validation, "test_rows": test}
-        about |= {"tokenizer": self.about, "examples": examples, "notes": list(source.notes), **extra}
+        about |= {"tokenizer": self.about, "examples": examples, "notes": list(self.notes), **extra}
         rows = [("data", f"{source.name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
         if self.about:
             rows += [("tokenizer", self.about), ("lengths", lengths_shown(lengths_of(self.training.lengths)))]
         rows += extra.items()
-        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in source.notes)])
+        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in self.notes)])
 
     @property
     def described(self) -> dict[str, Any]:
@@ -417,6 +426,7 @@ class RowTask(Task):
         """Scores on the test rows of its run, or on the rows named."""
         records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
         kind: Any = load_predictor(trained.folder)
+        notes += cls.reader.unseen(kind, records, "the rows")
         inputs = [kind.input_of(record) for record in records]
         answers = [best[0] for best in kind.predict(trained.modules, inputs, kind.settings(), progress=progress)]
         beside = {

@@ -31,6 +31,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
+from .label_spelling import about_spelling, is_label, unseen
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
@@ -271,7 +272,7 @@ class TaggedSentences(RowReader):
                     f"{row.place}: {tokens} tokens ({columns['tokens']}) with {tags} tags ({columns['tags']}): each"
                     " token has one tag; mend the row or take it out"
                 )
-            rows += [row] if tokens else []
+            rows += [checked_tags(row, columns["tags"])] if tokens else []
         if not rows:
             raise DataError(f"{key}: {records.name} holds no sentences", path=records.name)
         if len(rows) < records.tally.kept:
@@ -322,6 +323,13 @@ class TaggedSentences(RowReader):
             sizes["vocab"] = max(len(words) + 1, sizes["vocab"])
         sizes["classes"] = len(tags)
         return Tagger(tokenizer, list(inputs), sizes["context"], lower, tags, bio, words)
+
+    def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
+        counts = Counter(tag for row in rows.training for tag in tags_of(row))
+        return [*about_spelling(counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
+
+    def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
+        return unseen((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
 
     def target(self, kind: Tagger, record: Record) -> Tensor:
         """(positions,) int64; -100 where a tag is not among those of training, and behind the first piece of a token.
@@ -459,6 +467,18 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
         return [*(entity_scores(predicted, references) if spans else ()), token_accuracy(predicted, references)]
 
     trivial = {"most frequent tag": most_frequent}
+def checked_tags(row: Record, column: str | int) -> Record:
+    """A row whose tags are stripped of blanks. Raises DataError for a token that has none."""
+    tags = [tag.strip() for tag in tags_of(row)]
+    place = next((place for place, tag in enumerate(tags) if not is_label(tag)), None)
+    if place is not None:
+        raise DataError(
+            f"{row.place}: token {place + 1}, {tokens_of(row)[place]!r:.60}, has no tag ({column}); give it one,"
+            " such as O, or take the row out"
+        )
+    return row.changed(tags=tags)
+
+
 
 
 def tokens_of(record: Record) -> list[str]:
