@@ -12,6 +12,7 @@ import torch
 from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
+from transformula.tasks.span_schemes import in_bioes
 from transformula.tasks.tagging import Entity, Tagging, best_tags, located, sentences_in
 
 SENTENCES = [
@@ -208,6 +209,47 @@ def test_entities_with_their_places(names: Path) -> None:
     for place, tag in enumerate(["B-PER", "I-PER", "O"]):
         logits[place, kind.tags.index(tag)] = 9
     assert kind.answers(["Ann  Lee!"], [logits], None)[0][0].entities == (Entity("Ann  Lee", "PER", 0, 8),)
+
+
+SPANS = {
+    "bioes": [["B-X", "I-X", "E-X", "O", "S-Y"], ["O", "O", "B-Y", "E-Y", "O"]],
+    "bilou": [["B-X", "I-X", "L-X", "O", "U-Y"], ["O", "O", "B-Y", "L-Y", "O"]],
+    "bmes": [["B-X", "M-X", "E-X", "O", "S-Y"], ["O", "O", "B-Y", "E-Y", "O"]],
+}
+
+
+def tagged_rows(path: Path, sentences: list[list[str]]) -> Path:
+    rows = [{"tokens": [*"abcd", str(n)], "tags": tags} for n in range(12) for tags in sentences]
+    return written(path, *rows)
+
+
+@pytest.mark.parametrize("scheme", SPANS)
+def test_what_begins_a_span_goes_on_to_its_end(tmp_path: Path, scheme: str) -> None:
+    kind = made(tagged_rows(tmp_path / "a.jsonl", SPANS[scheme])).data.kind
+    assert kind.bioes and not kind.bio
+    torch.manual_seed(1)
+    for potentials in (torch.randn(40, 5, len(kind.tags)), torch.randn(40, 5, len(kind.tags) ** 2)):
+        answers = kind.answers([list("abcde")] * 40, list(10 * potentials), None)
+        assert all(in_bioes(best[0].tags) for best in answers)
+        assert len({best[0].tags for best in answers}) > 10
+
+
+def test_tags_that_are_no_bioes(tmp_path: Path) -> None:
+    assert in_bioes(["B-X", "E-X", "S-X"]) and not in_bioes(["B-X", "E-X", "E-X"])
+    assert not in_bioes(["B-X", "E-Y"]) and not in_bioes(["O", "B-X"]) and not in_bioes(["I-X", "E-X"])
+    path = tagged_rows(tmp_path / "a.jsonl", [["B-X", "E-X", "E-X", "O", "O"]])
+    assert made(path).data.kind.bio
+    with pytest.raises(DataError, match=r"a.jsonl:\d+: a span is neither S-X alone nor goes from B-X to E-X"):
+        made(path, scheme="bioes")
+
+
+def test_a_tagger_of_before_answers_as_it_did(names: Path, tmp_path: Path) -> None:
+    kind = made(names).data.kind
+    kind.save(tmp_path)
+    about = json.loads((tmp_path / "predictor.json").read_text())
+    del about["bioes"]
+    (tmp_path / "predictor.json").write_text(json.dumps(about))
+    assert type(kind).load(tmp_path).bio and not type(kind).load(tmp_path).bioes
 
 
 def test_a_token_without_a_tag_has_a_place(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ from .scores.calibration import decision_calibration
 from .scores.confusion import entity_table, tag_confusion
 from .scores.measured import Measured
 from .scores.tables import ReportPart
-from .scores.tags import TAG, entity_scores, spans_of, token_accuracy
+from .scores.tags import entity_scores, spans_of, token_accuracy
+from .span_schemes import bioes_moves, mark_spans, scheme_of
 from .verb import Verb
 from .writing import load_predictor
 
@@ -70,9 +71,9 @@ class TaggingSettings(LabeledSettings):
         None, ge=0, description="a in a / (a + n), with which a word seen n times in training is read as an unknown one"
         " (default: 0.25, for words)",
     )  # fmt: skip
-    scheme: Literal["auto", "bio", "none"] = Field(
-        "auto", description="bio: an answer has I-X only after B-X or I-X; none: any tag after any; auto: bio where the"
-        " training tags keep to it",
+    scheme: Literal["auto", "bio", "bioes", "none"] = Field(
+        "auto", description="bio: an answer has I-X only after B-X or I-X; bioes (BILOU, BMES): what B-X begins goes on"
+        " to its E-X, and E-X stands nowhere else; none: any tag after any; auto: what the training tags keep to",
     )  # fmt: skip
 
 
@@ -114,17 +115,19 @@ class Tagger(RowPredictor):
     tags   the classes, in the order of the logits
     bio    whether I-X is only after B-X or I-X
     words  those with an id, from 1 on; 0 is any other word. Where it is None, pieces of the tokenizer are read
+    bioes  whether a span of several tokens begins with B-X and ends with E-X
     """
 
     tags: list[str]
     bio: bool
     words: list[str] | None
+    bioes: bool = False
 
     verb = "tag"
     columns = ("tokens",)
 
     def alike(self) -> tuple[Any, ...]:
-        return (*super().alike(), list(self.tags), self.bio, self.words)
+        return (*super().alike(), list(self.tags), self.bio, self.words, self.bioes)
 
     def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Texts, or lists of tokens."""
@@ -195,7 +198,8 @@ class Tagger(RowPredictor):
         parts = [self.parts(tokens) for _, tokens, _ in sentences]
         rows = [part for each in parts for part in each]
         logits = [output[self.places(part)] for part, output in zip(rows, outputs, strict=True)]
-        best = iter(best_tags(logits, len(self.tags), bio_moves(self.tags) if self.bio else None))
+        moves = bioes_moves(self.tags) if self.bioes else bio_moves(self.tags) if self.bio else None
+        best = iter(best_tags(logits, len(self.tags), moves))
         answers = []
         for (text, tokens, starts), each in zip(sentences, parts, strict=True):
             chosen = [pair for _ in each for pair in next(best)]
@@ -242,17 +246,6 @@ def best_tags(logits: Sequence[Tensor], n: int, allowed: Tensor | None) -> list[
         for place, row, values, length in zip(places, tags.tolist(), sure.tolist(), lengths.tolist(), strict=True):
             best[place] = list(zip(row[:length], values[:length], strict=True))
     return best
-
-
-def mark_spans(tags: Sequence[str]) -> bool:
-    """Whether tags mark spans: each is O, or B-X, I-X and the like."""
-    return all(tag == "O" or ((parts := TAG.fullmatch(tag)) and parts[2]) for tag in tags)
-
-
-def in_bio(tags: Sequence[str]) -> bool:
-    """Whether no I-X stands at the beginning of a span."""
-    pairs = zip(["O", *tags], tags, strict=False)
-    return all(tag[:2] != "I-" or before in (tag, f"B-{tag[2:]}") for before, tag in pairs)
 
 
 class TaggedSentences(RowReader):
@@ -306,10 +299,7 @@ class TaggedSentences(RowReader):
         tags = sorted({tag for row in rows.training for tag in tags_of(row)})
         if len(tags) < 2:
             raise DataError(f"every training token has the tag {tags[0]!r}: there is nothing to tell apart")
-        wrong = next((row for row in rows.training if not in_bio(tags_of(row))), None)
-        if settings.scheme == "bio" and wrong is not None:
-            raise DataError(f"{wrong.place}: a span begins with I-: {' '.join(tags_of(wrong)):.200}; say scheme: none")
-        bio = settings.scheme == "bio" or (settings.scheme == "auto" and mark_spans(tags) and wrong is None)
+        scheme = scheme_of([(row.place, tags_of(row)) for row in rows.training], tags, settings.scheme)
         words, lower = None, settings.lower
         if tokenizer is None:
             before = folder_named(settings.tokenizer)
@@ -322,14 +312,7 @@ class TaggedSentences(RowReader):
                 words = [word for word, _ in counts.most_common(max(sizes["vocab"] - 1, 0) or None)]
             sizes["vocab"] = max(len(words) + 1, sizes["vocab"])
         sizes["classes"] = len(tags)
-        return Tagger(tokenizer, list(inputs), sizes["context"], lower, tags, bio, words)
-
-    def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
-        counts = Counter(tag for row in rows.training for tag in tags_of(row))
-        return [*about_spelling(counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
-
-    def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
-        return unseen((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
+        return Tagger(tokenizer, list(inputs), sizes["context"], lower, tags, scheme == "bio", words, scheme == "bioes")
 
     def target(self, kind: Tagger, record: Record) -> Tensor:
         """(positions,) int64; -100 where a tag is not among those of training, and behind the first piece of a token.
@@ -340,6 +323,13 @@ class TaggedSentences(RowReader):
             [kind.tags.index(t) if t in kind.tags else IGNORED for t in tags_of(record)]
         )
         return targets
+
+    def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
+        counts = Counter(tag for row in rows.training for tag in tags_of(row))
+        return [*about_spelling(counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
+
+    def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
+        return unseen((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
 
     def side(self, kind: Any, records: Sequence[Record]) -> Side:
         """Sentences that are too long for the model are several rows."""
@@ -467,6 +457,16 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
         return [*(entity_scores(predicted, references) if spans else ()), token_accuracy(predicted, references)]
 
     trivial = {"most frequent tag": most_frequent}
+
+
+def tokens_of(record: Record) -> list[str]:
+    return record["tokens"]  # type: ignore[return-value]  # the reader asks for lists of texts
+
+
+def tags_of(record: Record) -> list[str]:
+    return record["tags"]  # type: ignore[return-value]
+
+
 def checked_tags(row: Record, column: str | int) -> Record:
     """A row whose tags are stripped of blanks. Raises DataError for a token that has none."""
     tags = [tag.strip() for tag in tags_of(row)]
@@ -477,16 +477,6 @@ def checked_tags(row: Record, column: str | int) -> Record:
             " such as O, or take the row out"
         )
     return row.changed(tags=tags)
-
-
-
-
-def tokens_of(record: Record) -> list[str]:
-    return record["tokens"]  # type: ignore[return-value]  # the reader asks for lists of texts
-
-
-def tags_of(record: Record) -> list[str]:
-    return record["tags"]  # type: ignore[return-value]
 
 
 def sentences_in(path: Path, column: str | None) -> list[Any]:
