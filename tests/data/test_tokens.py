@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,6 +140,21 @@ def test_of_several_processes_at_once_one_makes_an_entry(cache):
         assert pool.map(_race, range(16), chunksize=1) == ["content"] * 16
     assert [p.name for p in (cache / "tokens").iterdir()] == ["key"]
     assert (cache / "made").read_text() == "once "
+
+
+def test_an_entry_may_be_made_whole_while_another_begins(cache, monkeypatch):
+    half = cache / "tokens" / ".other.abc"
+    half.mkdir(parents=True)
+    is_dir = Path.is_dir
+
+    def just_before(path):
+        there = is_dir(path)
+        if path == half and there:
+            half.rename(cache / "tokens" / "other")
+        return there
+
+    monkeypatch.setattr(Path, "is_dir", just_before)
+    assert _race(0) == "content" and not is_dir(half)
 
 
 def test_an_entry_that_was_not_made_to_its_end_leaves_nothing(cache):

@@ -65,8 +65,9 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
     with _guarded(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         for left in place.parent.glob(".*"):  # what processes that were killed left half made, more than a day ago
-            if left.is_dir() and time.time() - left.stat().st_mtime > 86400:
-                shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another process has made it whole just now
+                if left.is_dir() and time.time() - left.stat().st_mtime > 86400:
+                    shutil.rmtree(left, ignore_errors=True)
     with _alone(place):
         if not is_whole(place):
             _make(place, make)

@@ -11,7 +11,7 @@ from ..errors import DataError, did_you_mean, nearest, setting
 
 MISSING = ("", "nan")  # no label, lowercased: an empty field, null, and what tables of numbers have in its place
 DOUBTFUL = ("none", "null", "na", "n/a", "<na>", "-", "?")  # may be labels, and may stand for none
-WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
+WHOLE_NUMBER = re.compile(r"([+-]?\d{1,99})(\.0*)?")
 NAMED = 5  # of the labels that a note is about, so many are named
 
 
@@ -52,7 +52,7 @@ def folded(label: str) -> str:
     """What is the same for labels that differ by case, by blanks, or by how a whole number is written."""
     plain = " ".join(label.casefold().split())
     number = WHOLE_NUMBER.fullmatch(plain)
-    return str(int(number[1] if number else plain)) if number or plain.lstrip("+-").isdecimal() else plain
+    return str(int(number[1])) if number else plain
 
 
 def about_spelling(counts: Mapping[str, int], what: str = "label") -> list[str]:
