@@ -85,7 +85,7 @@ def test_the_gradient_of_the_parts_is_that_of_the_batch(kind: Any, tmp_path: Pat
     batch = task.batch(2, 0)
     whole = gradients(task, model.eval(), [(batch, 1.0)])
     for count in (2, 3, len(batch.targets)):
-        parts = gradients(task, model, shares_of(task, batch, 1.0, count))
+        parts = gradients(task, model, shares_of(task, [batch], count))
         for name in whole:
             torch.testing.assert_close(parts[name], whole[name], atol=1e-6, rtol=1e-4, msg=name)
 
@@ -101,7 +101,7 @@ def test_parts_of_answers_weigh_by_their_marks_and_not_by_what_is_read() -> None
     batch, output = Batch({"row": torch.arange(4)}, targets), torch.randn(4, 9, 2)
     whole = task.objective(output, batch)
     for count in (2, 3, 4):
-        parts = shares_of(task, batch, 1.0, count)
+        parts = shares_of(task, [batch], count)
         assert sum(share for _, share in parts) == pytest.approx(1.0)
         summed = sum(share * task.objective(output[part.inputs["row"]], part) for part, share in parts)
         torch.testing.assert_close(summed, whole)

@@ -48,6 +48,11 @@ def real(targets: Tensor) -> int:
     return int((targets != IGNORED).sum())
 
 
+def shares(counts: Sequence[int]) -> list[float]:
+    """What part of all each count is; 0 where there are none."""
+    return [count / max(1, sum(counts)) for count in counts]
+
+
 def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
     """Decorator that registers a task under `name`.
 
@@ -349,6 +354,12 @@ class Task(ABC):
     def units(self, batch: Batch) -> int:
         """How many units a batch holds: real targets, unless a task says otherwise."""
         return real(batch.targets)
+
+    def shared(self, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
+        """The parts of a step's batches, each with its share of the step's loss: the sum of shares times `loss` is the
+        loss of them all in one batch. Shares go by `terms`; a task whose loss is a sum of means over different terms
+        puts into a part what it needs beside that."""
+        return list(zip(parts, shares([self.terms(part.targets) for part in parts]), strict=True))
 
     def steps(self, epochs: float) -> int:
         """How many steps see each example so often."""

@@ -359,7 +359,7 @@ class QuestionAnswering(RowTask):
     measures = ("loss", "f1", "exact_match")
     higher = frozenset(["f1", "exact_match"])
     score = "f1"
-    confident = mean_of_rows = True
+    confident = True
     terms = staticmethod(marks_of)
     reader = Questions()
     trivial: ClassVar = {"sliding window": by_sliding_window, "first sentence": by_first_sentence}

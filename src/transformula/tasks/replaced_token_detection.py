@@ -33,7 +33,7 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, Progress, Scores, outputs_in_words, outputs_of, task
+from .base import IGNORED, Batch, Progress, Scores, outputs_in_words, outputs_of, shares, task
 from .losses import smoothed_cross_entropy
 from .masking import (
     SHOWN,
@@ -67,13 +67,24 @@ class DetectionSettings(MaskSettings):
 
 @dataclass(frozen=True)
 class DrawnBatch(Batch):
-    """Windows with masks as `source` and without as `tokens`; draws (batch, length) float64, from 0 to 1."""
+    """Windows with masks as `source` and without as `tokens`.
+
+    draws   (batch, length) float64, from 0 to 1
+    weight  of the detection in the loss, where a part of a step has more of the step's tokens than of those that were
+            chosen, or fewer
+    """
 
     draws: Tensor = torch.empty(0)
+    weight: float = 1.0
 
     def to(self, device: torch.device | str) -> Batch:
         moved: Batch = replace(super().to(device), draws=self.draws.to(device))  # type: ignore[call-arg]
         return moved
+
+
+def tokens_in(batch: Batch) -> int:
+    """How many tokens a batch has without its padding."""
+    return int(batch.lengths["tokens"].sum()) if batch.lengths else batch.inputs["tokens"].numel()
 
 
 class Passes(NamedTuple):
@@ -204,7 +215,16 @@ class ReplacedTokenDetection(MaskedText):
         both = passes(model, batch, self.masking.mask)
         generator = smoothed_cross_entropy(both.logits, both.targets, 0.0)
         detection = F.binary_cross_entropy_with_logits(both.detection, both.labels)
-        return generator + self.chosen.detection_weight * detection
+        weight = batch.weight if isinstance(batch, DrawnBatch) else 1.0
+        return generator + self.chosen.detection_weight * weight * detection
+
+    def shared(self, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
+        """By the chosen tokens, over which the generator's loss is a mean; that of the detection is one over all."""
+        detections = shares([tokens_in(part) for part in parts])
+        return [
+            (replace(part, weight=detection / share) if share else part, share)  # type: ignore[call-arg]
+            for (part, share), detection in zip(super().shared(parts), detections, strict=True)
+        ]
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores of the whole validation text, masked always in the same way and filled by the same draws.

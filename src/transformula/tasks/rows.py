@@ -294,7 +294,6 @@ class RowTask(Task):
     trivial    the baselines, by name
     parts      what a report has beside the scores, such as what is taken for what
     confident  whether the score of an answer is its probability
-    mean_of_rows  whether a loss is the mean over rows, not over real targets
     """
 
     unit = "tokens"
@@ -304,7 +303,6 @@ class RowTask(Task):
     trivial: ClassVar[Mapping[str, Baseline]] = {}
     parts: ClassVar[Sequence[Further]] = ()
     confident: ClassVar[bool] = False
-    mean_of_rows: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -363,8 +361,8 @@ class RowTask(Task):
         return self.data.buckets.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
-        """Scores on the validation rows, or on a sample of them: `loss`, the mean over their real targets, and
-        the task's own."""
+        """Scores on the validation rows, or on a sample of them: `loss`, the mean over the same terms as in
+        training, and the task's own."""
         side, device, loss, counted, done = self.data.validation, device_of(model), 0.0, 0, 0
         outputs: list[Tensor] = [torch.empty(0)] * len(side.rows)
         view = evaluating(model)
@@ -372,8 +370,8 @@ class RowTask(Task):
             for places in like_lengths(side.lengths):
                 batch = side.batch(places).to(device)
                 output = view(**batch.given).float()
-                real = len(places) if self.mean_of_rows else int((batch.targets != IGNORED).sum())
-                loss, counted = loss + float(self.objective(output, batch)) * real, counted + real
+                terms = self.terms(batch.targets)
+                loss, counted = loss + float(self.objective(output, batch)) * terms, counted + terms
                 for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
                     outputs[place] = part
                 done += len(places)

@@ -11,7 +11,7 @@ batch to batch.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -64,14 +64,11 @@ def parts_of(batch: Batch, count: int) -> list[Batch]:
     ]
 
 
-def shares_of(task: Task, batch: Batch, share: float, count: int) -> list[tuple[Batch, float]]:
-    """The parts of a batch, each with its share of the step's loss, by its terms; one without any is left out."""
-    if count == 1:
-        return [(batch, share)]
-    parts = parts_of(batch, count)
-    counts = [task.terms(part.targets) for part in parts]
-    shared = [(part, share * own / sum(counts)) for part, own in zip(parts, counts, strict=True) if own]
-    return shared or [(batch, share)]
+def shares_of(task: Task, batches: Sequence[Batch], count: int) -> list[tuple[Batch, float]]:
+    """A step's batches in `count` parts each; every part with its share of the step's loss. One without any is left
+    out, unless all are."""
+    shared = task.shared([part for batch in batches for part in parts_of(batch, count)])
+    return [each for each in shared if each[1]] or shared[:1]
 
 
 def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch: Batch, ranks: Ranks = ALONE) -> None:
@@ -101,7 +98,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
         with random_state.kept(), torch.no_grad():
             model.eval()
             whole = float(task.loss(model, few))
-            parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(task, few, 1.0, 2))
+            parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(task, [few], 2))
             model.train(training)
         alike = abs(parts - whole) <= CLOSE * max(1.0, abs(whole))
     return "" if alike else f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
@@ -179,7 +176,7 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
         with random_state.kept(), memory_limited(trainer.device):
             held = torch.empty(kept, device=trainer.device)
             trainer.weights.model.train()
-            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, batch, 1.0, count * trainer.ranks.data_size))
+            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, [batch], count * trainer.ranks.data_size))
             trainer.gradients(parts[:2])  # the second one beside gradients
             del held
     except (MemoryError, RuntimeError) as error:

@@ -165,10 +165,7 @@ class Trainer:
         waited = time.monotonic() - begin
         units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
-        whole = [(batch, own / total) for batch, own in zip(batches, units, strict=True)]
-        shared = [
-            part for one in whole for part in shares_of(self.task, *one, settings.micro_batches * self.ranks.data_size)
-        ]
+        shared = shares_of(self.task, batches, settings.micro_batches * self.ranks.data_size)
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
         self.guard.remember()
