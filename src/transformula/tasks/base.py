@@ -53,6 +53,14 @@ def shares(counts: Sequence[int]) -> list[float]:
     return [count / max(1, sum(counts)) for count in counts]
 
 
+Shared = Callable[[Any, Sequence["Batch"]], list[tuple["Batch", float]]]
+
+
+def by_terms(task: Task, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
+    """The parts of a step's batches, each with its share of the step's loss, by the terms over which it is a mean."""
+    return list(zip(parts, shares([task.terms(part.targets) for part in parts]), strict=True))
+
+
 def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
     """Decorator that registers a task under `name`.
 
@@ -236,6 +244,8 @@ class Task(ABC):
     carries     whether its batches go on from step to step for a model that says `carry`
     chunks      whether its loss is made by `token_loss`, which can make logits in chunks
     terms       of targets: over how many terms the loss of a batch is a mean
+    shared      gives each part of a step's batches its share of the step's loss: the sum of shares times `loss` is the
+                loss of them all in one batch. A task whose loss is a sum of means over different terms has its own
     compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
@@ -258,6 +268,7 @@ class Task(ABC):
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
     terms: ClassVar[staticmethod[[Tensor], int]] = staticmethod(real)
+    shared: ClassVar[Shared] = by_terms
     compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False
     row_name: ClassVar[str] = "rows"
@@ -354,12 +365,6 @@ class Task(ABC):
     def units(self, batch: Batch) -> int:
         """How many units a batch holds: real targets, unless a task says otherwise."""
         return real(batch.targets)
-
-    def shared(self, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
-        """The parts of a step's batches, each with its share of the step's loss: the sum of shares times `loss` is the
-        loss of them all in one batch. Shares go by `terms`; a task whose loss is a sum of means over different terms
-        puts into a part what it needs beside that."""
-        return list(zip(parts, shares([self.terms(part.targets) for part in parts]), strict=True))
 
     def steps(self, epochs: float) -> int:
         """How many steps see each example so often."""

@@ -33,7 +33,7 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, Progress, Scores, outputs_in_words, outputs_of, shares, task
+from .base import IGNORED, Batch, Progress, Scores, Task, by_terms, outputs_in_words, outputs_of, shares, task
 from .losses import smoothed_cross_entropy
 from .masking import (
     SHOWN,
@@ -85,6 +85,15 @@ class DrawnBatch(Batch):
 def tokens_in(batch: Batch) -> int:
     """How many tokens a batch has without its padding."""
     return int(batch.lengths["tokens"].sum()) if batch.lengths else batch.inputs["tokens"].numel()
+
+
+def by_both(task: Task, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
+    """By the chosen tokens, over which the generator's loss is a mean; that of the detection is one over all."""
+    detections = shares([tokens_in(part) for part in parts])
+    return [
+        (replace(part, weight=detection / share) if share else part, share)  # type: ignore[call-arg]
+        for (part, share), detection in zip(by_terms(task, parts), detections, strict=True)
+    ]
 
 
 class Passes(NamedTuple):
@@ -189,6 +198,7 @@ class ReplacedTokenDetection(MaskedText):
     chosen: DetectionSettings
     measures = ("loss", "generator", "detection", "accuracy", "majority", "tokens")
     higher = frozenset(["accuracy"])
+    shared = by_both
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -217,14 +227,6 @@ class ReplacedTokenDetection(MaskedText):
         detection = F.binary_cross_entropy_with_logits(both.detection, both.labels)
         weight = batch.weight if isinstance(batch, DrawnBatch) else 1.0
         return generator + self.chosen.detection_weight * weight * detection
-
-    def shared(self, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
-        """By the chosen tokens, over which the generator's loss is a mean; that of the detection is one over all."""
-        detections = shares([tokens_in(part) for part in parts])
-        return [
-            (replace(part, weight=detection / share) if share else part, share)  # type: ignore[call-arg]
-            for (part, share), detection in zip(super().shared(parts), detections, strict=True)
-        ]
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores of the whole validation text, masked always in the same way and filled by the same draws.
