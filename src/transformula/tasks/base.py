@@ -50,7 +50,8 @@ def real(targets: Tensor) -> int:
 
 def shares(counts: Sequence[int]) -> list[float]:
     """What part of all each count is; 0 where there are none."""
-    return [count / max(1, sum(counts)) for count in counts]
+    whole = max(1, sum(counts))
+    return [count / whole for count in counts]
 
 
 Shared = Callable[[Any, Sequence["Batch"]], list[tuple["Batch", float]]]

@@ -79,10 +79,11 @@ def about_spelling(counts: Mapping[str, int], what: str = "label") -> list[str]:
 
 def unseen(labels: Iterable[str], known: Sequence[str], rows: str, what: str = "label") -> list[str]:
     """A note on labels of `rows` that training has not, so that each counts as wrong; none where there are none."""
-    counts = Counter(label for label in labels if label not in known)
+    those = set(known)
+    counts = Counter(label for label in labels if label not in those)
     if not counts:
         return []
-    near = did_you_mean([close for label in counts for close in nearest(label, known, 1)][:3])
+    near = did_you_mean([close for label, _ in counts.most_common(NAMED) for close in nearest(label, known, 1)][:3])
     return [
         f"{counts.total():,} {what}s of {rows} are not among those of training, and each counts as wrong:"
         f" {counted(counts, counts)};{near} known: {', '.join(known[:20])}"

@@ -49,6 +49,7 @@ from .masking import (
     validation_batches,
 )
 from .predictor import Answer, Predictor, predictor
+from .rows import positions_of
 from .scores.report import standing
 from .seq2seq_data import padded_batch
 
@@ -82,14 +83,9 @@ class DrawnBatch(Batch):
         return moved
 
 
-def tokens_in(batch: Batch) -> int:
-    """How many tokens a batch has without its padding."""
-    return int(batch.lengths["tokens"].sum()) if batch.lengths else batch.inputs["tokens"].numel()
-
-
 def by_both(task: Task, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
     """By the chosen tokens, over which the generator's loss is a mean; that of the detection is one over all."""
-    detections = shares([tokens_in(part) for part in parts])
+    detections = shares([positions_of(part) for part in parts])
     return [
         (replace(part, weight=detection / share) if share else part, share)  # type: ignore[call-arg]
         for (part, share), detection in zip(by_terms(task, parts), detections, strict=True)
@@ -222,11 +218,11 @@ class ReplacedTokenDetection(MaskedText):
         return DrawnBatch(batch.inputs, batch.targets, batch.lengths, torch.from_numpy(draws))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        assert isinstance(batch, DrawnBatch)
         both = passes(model, batch, self.masking.mask)
         generator = smoothed_cross_entropy(both.logits, both.targets, 0.0)
         detection = F.binary_cross_entropy_with_logits(both.detection, both.labels)
-        weight = batch.weight if isinstance(batch, DrawnBatch) else 1.0
-        return generator + self.chosen.detection_weight * weight * detection
+        return generator + self.chosen.detection_weight * batch.weight * detection
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores of the whole validation text, masked always in the same way and filled by the same draws.
