@@ -85,6 +85,6 @@ def unseen(labels: Iterable[str], known: Sequence[str], rows: str, what: str = "
         return []
     near = did_you_mean([close for label, _ in counts.most_common(NAMED) for close in nearest(label, known, 1)][:3])
     return [
-        f"{counts.total():,} {what}s of {rows} are not among those of training, and each counts as wrong:"
-        f" {counted(counts, counts)};{near} known: {', '.join(known[:20])}"
+        f"{what}s of {rows} that training has not, so that they count as wrong: {counted(counts, counts)};{near}"
+        f" known: {', '.join(known[:20])}"
     ]
