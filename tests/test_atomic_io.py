@@ -46,7 +46,7 @@ def test_all_that_is_written_follows_the_umask(tmp_path: Path, umask: int, monke
 
     cached_entry("tokens", "key", entry)
     found = list(tmp_path.rglob("*"))
-    assert len(found) == 17
+    assert len(found) == 18
     for path in found:
         assert rights(path) == (0o777 if path.is_dir() else 0o666) & ~umask, path
 

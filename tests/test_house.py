@@ -28,6 +28,7 @@ FOUNDATION = {
     "field_names",
     "notebook",
     "figure",
+    "ownership",
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "field_names": {"errors"},
     "figure": set(),
     "notebook": set(),
+    "ownership": {"atomic_io", "errors", "structured"},
     "plain": set(),
     "registry": {"errors", "extras"},
     "settings": {"errors", "field_names"},

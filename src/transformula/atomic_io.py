@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -69,15 +69,19 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
     Every file is synced before the rename. Where `target` exists, it is set aside for the moment between two renames;
     `remove_partial` puts it back if the process is killed right there. A block that removes the folder it was given
-    leaves what stood at `target`. Raises CheckpointError where `target` is a link.
+    leaves what stood at `target`. The working directory and a mounted disk stay where they are: there the files are
+    replaced one by one. Raises CheckpointError where `target` is a link.
     """
     if target.is_symlink():
         raise CheckpointError(
             f"{target}: is a link to {os.path.realpath(target)}; nothing is written through a link. Name the folder"
             " itself, or put a folder in the place of the link"
         )
+    target = target.absolute()
+    stays = target.is_dir() and (target.samefile(Path.cwd()) or os.path.ismount(target))
+    before = [path for path in target.rglob("*") if not path.is_dir()] if stays else []
     target.parent.mkdir(parents=True, exist_ok=True)
-    place = new_folder(target.parent, f"{PARTIAL}{target.name}-")
+    place = new_folder(target if stays else target.parent, f"{PARTIAL}{target.name}-")
     try:
         folder = place / "new"
         folder.mkdir()
@@ -89,6 +93,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 follow_umask(path, folder)
             sync(path)
         sync(folder)
+        if stays:
+            _replace_each(folder, target, before)
+            return
         if target.exists():
             os.rename(target, place / "replaced")
         os.rename(folder, target)
@@ -97,6 +104,22 @@ def whole_folder(target: Path) -> Iterator[Path]:
         if (place / "replaced").is_dir() and not target.exists():
             os.rename(place / "replaced", target)
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _replace_each(folder: Path, target: Path, before: Sequence[Path]) -> None:
+    """Move the files of a folder into another, one by one, and remove those of `before` that none has replaced."""
+    moved = set()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        moved.add(place := target / path.relative_to(folder))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, place)
+    for path in before:
+        if path not in moved:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it holds other files
+                if path.parent != target:
+                    path.parent.rmdir()
+    sync(target)
 
 
 def follow_umask(path: Path, folder: Path) -> None:

@@ -21,6 +21,7 @@ from transformula.comparison.records import GateResult, Outcome
 from transformula.comparison.report.files import json_of, write_report
 from transformula.comparison.settings import ComparisonSettings
 from transformula.errors import InputError
+from transformula.ownership import MARKER
 
 PAIR = ["pre-norm", "rezero"]
 TWIN = "twin: x = x + attention(norm(x)); x = x + mlp(norm(x)); x = 1 * x"
@@ -85,7 +86,9 @@ def test_a_comparison_says_what_was_found(runs, given) -> None:
     assert (verdict.variant, verdict.base, verdict.word) == ("rezero", "pre-norm", "better")
     assert compared.exit_status == 0
     assert [(job.variant, job.seed) for job in runs.jobs] == [(name, seed) for name in PAIR for seed in (1, 2, 3, 4)]
-    assert {path.name for path in Path("comparison").iterdir()} == {"plan.json", "gates.json", "results.json"}
+    assert {path.name for path in Path("comparison").iterdir()} == {
+        MARKER, "plan.json", "gates.json", "results.json"
+    }  # fmt: skip
     assert compared.data == json.loads(Path("comparison/results.json").read_text())
     page = (Path(__file__).parents[2] / "docs/reference/output.md").read_text()
     assert set(re.findall(r"`(\w+)`", next(row for row in page.splitlines() if "results.json" in row))) == {

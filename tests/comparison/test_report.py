@@ -35,7 +35,7 @@ from transformula.comparison.report.document import Picture, ReportTable, sectio
 from transformula.comparison.report.files import json_of
 from transformula.comparison.report.numbers import NOTHING
 from transformula.comparison.report.sections.forest import forest_of
-from transformula.errors import InputError
+from transformula.errors import CheckpointError, InputError
 
 DOCS = Path(__file__).parents[2] / "docs"
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -162,20 +162,30 @@ def links_lead_to_pictures(folder: Path) -> None:
         assert content.startswith(b"\x89PNG") if picture.suffix == ".png" else b"<svg" in content
 
 
-def test_what_stood_in_the_folder_of_pictures_goes(results, tmp_path):
+def test_pictures_of_an_earlier_report_go_and_those_of_others_stay(results, folder, tmp_path):
     few = replace(results, verdicts=(), outcomes=(), variants=())
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "old.svg").write_text("old")
-    (tmp_path / "plan.json").write_text("{}")
+    write_report(results, tmp_path)
+    (tmp_path / "figures" / "mine.svg").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
     write_report(few, tmp_path)
-    assert not (tmp_path / "figures" / "old.svg").exists() and (tmp_path / "plan.json").exists()
+    left = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert left == {"mine.svg"} and (tmp_path / "notes.txt").exists()
+    drawn = next(path.name for path in (folder / "figures").iterdir())
+    (tmp_path / "figures" / drawn).write_text("mine")
+    with pytest.raises(CheckpointError, match=f"holds figures/{drawn}, which .transformula.json does not list"):
+        write_report(results, tmp_path)
+    assert (tmp_path / "figures" / drawn).read_text() == "mine"
+
+
+def test_a_report_without_runs_says_so(results):
+    few = replace(results, verdicts=(), outcomes=(), variants=())
     said = " ".join(text_of(few).split())
     assert "No run is made yet" in said and "no variant has a verdict" in said
 
 
 def test_a_report_that_cannot_be_written_says_so(results, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="is a file"):
         write_report(replace(results, verdicts=(), outcomes=(), variants=()), tmp_path / "file")
 
 

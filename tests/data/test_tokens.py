@@ -112,6 +112,21 @@ def test_list_and_clear(cache):
     assert (cache / "not-ours" / "file").exists()
 
 
+def test_a_folder_named_as_the_cache_by_mistake_loses_nothing(cache):
+    (cache / "elsewhere").mkdir(parents=True)
+    (cache / "elsewhere" / "file").write_text("mine")
+    mine = [cache / name for name in ("tokens/thesis/about.json", "tokens/.git/config", "builtin/notes.txt")]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"title": "mine"}')
+    (cache / "tokens" / "link").symlink_to(cache / "elsewhere")
+    tokens.token_store(["some text"], BYTES)
+    (cache / "tokens" / ".half.0a1b2c3d").mkdir()
+    clear_cache()
+    assert all(path.exists() for path in mine) and (cache / "elsewhere" / "file").exists()
+    assert sorted(path.name for path in (cache / "tokens").iterdir()) == [".git", "link", "thesis"]
+
+
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "file"))

@@ -52,6 +52,7 @@ def test_a_run_leaves_what_is_promised(work: Path) -> None:
     promised = {"best", "last", "checkpoints", "config.yaml", "manifest.json", "log.jsonl", "summary.md", "loss.svg"}
     assert promised <= left
     assert {path.name for path in (work / "runs" / "a" / "best").iterdir()} == {
+        ".transformula.json",
         "model.yaml",
         "weights.safetensors",
         "tokenizer.json",

@@ -18,6 +18,7 @@ from transformula.cli import main
 from transformula.errors import CheckpointError, UnknownName
 from transformula.interop.exchange import EXPORTERS, IMPORTERS
 from transformula.interop.folder import convert, load_model
+from transformula.ownership import MARKER
 
 OUTSIDE = """
 import json
@@ -60,7 +61,7 @@ def test_a_state_dict_there_and_back(model: Model, tmp_path: Path, capsys: pytes
     assert main(["export", m, "--to", "pytorch", "--out", there]) == 0
     assert main(["import", there, "--format", "pytorch", "--out", back, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["folder"] == back
-    assert {p.name for p in Path(there).iterdir()} == {"model.yaml", "weights.pt", "tokenizer.json"}
+    assert {p.name for p in Path(there).iterdir()} == {MARKER, "model.yaml", "weights.pt", "tokenizer.json"}
     for name in ("model.yaml", "weights.safetensors", "tokenizer.json"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
     state = torch.load(tmp_path / "there/weights.pt", weights_only=True)
@@ -125,5 +126,5 @@ def test_a_format_from_outside(model: Model, tmp_path: Path) -> None:
     run = f"import sys\nfrom transformula.cli import main\nsys.exit(any(main(c) for c in {commands!r}))"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert {p.name for p in Path(there).iterdir()} == {"model.json", "tokenizer.json"}
+    assert {p.name for p in Path(there).iterdir()} == {MARKER, "model.json", "tokenizer.json"}
     assert torch.equal(logits(tmp_path / "m"), logits(tmp_path / "back"))

@@ -9,6 +9,7 @@ from transformula.errors import CheckpointError
 from transformula.interop import folder as folders
 from transformula.interop.folder import load_model, save_model
 from transformula.interop.weights import load_tensors, model_tensors, put_tensors, save_tensors
+from transformula.ownership import MARKER, names_in
 
 
 class Small(nn.Module):
@@ -24,7 +25,7 @@ class Small(nn.Module):
 def test_weights_come_back(tmp_path: Path) -> None:
     model, other = Small(), Small()
     save_model(tmp_path / "m", model, lambda place: (place / "tokenizer.json").write_text("{}"))
-    assert {p.name for p in (tmp_path / "m").iterdir()} == {"model.yaml", "weights.safetensors", "tokenizer.json"}
+    assert list(names_in(tmp_path / "m")) == [MARKER, "model.yaml", "tokenizer.json", "weights.safetensors"]
     assert (tmp_path / "m/model.yaml").read_text() == Small.text
     put_tensors(other, load_tensors(tmp_path / "m/weights.safetensors"), "m")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
@@ -76,7 +77,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(CheckpointError, match="not replaced"):
+    with pytest.raises(CheckpointError, match="thesis.tex.*nothing is replaced"):
         save_model(tmp_path, Small())
     with pytest.raises(CheckpointError, match="no text"):
         save_model(tmp_path / "m", nn.Linear(1, 1))

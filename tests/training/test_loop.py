@@ -13,6 +13,7 @@ from torch import nn
 
 from tests.training.toy import Halves, ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError, NotFinite, UnknownName
+from transformula.ownership import MARKER, names_in
 from transformula.runs.figure import draw_curve
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
@@ -60,7 +61,7 @@ def test_a_run_learns_and_leaves_a_whole_folder(tmp_path: Path, monkeypatch: pyt
     for name in ("config.yaml", "manifest.json", "log.jsonl", "loss.svg", "loss.png", "summary.md"):
         assert (folder / name).stat().st_size > 0
     for name in ("best", "last"):
-        assert {p.name for p in (folder / name).iterdir()} == {"model.yaml", "weights.safetensors", "vocabulary.txt"}
+        assert list(names_in(folder / name)) == [MARKER, "model.yaml", "vocabulary.txt", "weights.safetensors"]
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["model"] == ToyModel.text and config["task"] == "counting" and config["lr"] > 0
     TrainingSettings.read({k: v for k, v in config.items() if k in TrainingSettings.model_fields})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..errors import InputError, UnknownName, nearest
 from .options import MODEL, USE, Given, Parser, option, verb
+from .output import write_bytes
 
 ASCII = option("--ascii", None, "draw with ASCII characters only")
 
@@ -202,9 +201,5 @@ def diff(given: Given) -> int:
 
 def write(given: Given, svg: str) -> int:
     """Write a diagram to --out and say so."""
-    path = Path(given["out"])
-    try:
-        path.write_text(svg, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    return given.show(f"wrote {path}", {"wrote": path})
+    write_bytes(given["out"], svg.encode("utf-8"), "--out")
+    return given.show(f"wrote {given['out']}", {"wrote": given["out"]})

@@ -14,16 +14,17 @@ from ..atomic_io import write_whole
 from ..errors import InputError, Interrupted, setting
 from ..extras import need
 from ..notebook import page
+from ..ownership import claim
 from ..plain import plain
 from ..structured import Malformed, load_json
 from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
 from .engine import Engine, engines, outcomes_of
-from .plan import ComparisonPlan
+from .plan import FILE, ComparisonPlan
 from .planning import FOLDER, make_plan
 from .records import Arm, GateResult, Job, Outcome, Results, Verdict
-from .report.files import write_report
+from .report.files import FILES, write_report
 from .report.page import notebook_html_of
 from .report.terminal import text_of
 from .settings import LOOKS, ComparisonSettings
@@ -176,6 +177,7 @@ def comparison(
     plan, folder = make_plan(variants, settings, shared, use)
     if settings.dry_run:
         return plan
+    claim(folder, (FILE, GATES, *FILES))
     plan.write(folder)
     store = Store(settings.store)
     with Progress("runs", quiet=quiet) as shown:

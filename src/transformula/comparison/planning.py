@@ -15,6 +15,7 @@ from typing import Any
 
 from ..api.reading import import_packages
 from ..errors import ConfigError, InputError, setting
+from ..ownership import refuse_unmarked
 from ..settings import with_current_keys
 from .arms import Base, arms_of_size, lengths_of_sizes, shapes_of_sizes, steps_of, with_lengths
 from .budget import (
@@ -76,6 +77,7 @@ def make_plan(
     given = with_types(given)
     variants = read_variants(typed, settings, given, use)
     folder = Path(settings.out) if settings.out else default_folder(variants, given)
+    refuse_unmarked(folder)
     kept = read_plan(folder)
     if kept is not None:
         kept = replace(kept, given=with_types(kept.given))

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,7 @@ from .preview import working
 ABOUT = "about.json"
 WAIT = 0.1  # seconds between two looks at whether another process is done
 KINDS = ("tokens", "tokenizer", "builtin", "baselines")
+UNFINISHED = re.compile(r"\..{1,16}\.([0-9a-f]{1,8}|[0-9]+\.old)")  # see `_make` and `_move`
 
 
 def cache_folder() -> Path:
@@ -66,7 +68,7 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
         place.parent.mkdir(parents=True, exist_ok=True)
         for left in place.parent.glob(".*"):  # what processes that were killed left half made, more than a day ago
             with contextlib.suppress(FileNotFoundError):  # another process has made it whole just now
-                if left.is_dir() and time.time() - left.stat().st_mtime > 86400:
+                if UNFINISHED.fullmatch(left.name) and left.is_dir() and time.time() - left.stat().st_mtime > 86400:
                     shutil.rmtree(left, ignore_errors=True)
     with _alone(place):
         if not is_whole(place):
@@ -167,11 +169,25 @@ def cached() -> list[CacheEntry]:
 
 
 def clear_cache() -> int:
-    """Empty the cache: everything is made again when it is needed. Returns how many bytes became free. Only the folders
-    of `KINDS` are touched, so that a cache folder named by mistake loses nothing else."""
+    """Empty the cache: everything is made again when it is needed. Returns how many bytes became free. A folder is
+    removed if its `about.json` has the hash that is written there, so that a folder that is named as the cache by
+    mistake loses nothing else."""
     freed = 0
     for kind in KINDS:
         folder = cache_folder() / kind
-        freed += bytes_in(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in sorted(folder.glob("*")):
+            if path.is_symlink() or not (UNFINISHED.fullmatch(path.name) or is_entry(path)):
+                continue
+            freed += bytes_in(path)
+            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something else lies in it
+            folder.rmdir()
     return freed
+
+
+def is_entry(folder: Path) -> bool:
+    """Whether a folder was written as an entry, whole or damaged since."""
+    try:
+        return len(load_json(folder / ABOUT)["sha256"]) == 64
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -29,9 +29,3 @@ def model_card(model: nn.Module, report: Path | None = None) -> str:
     text = report.read_text(encoding="utf-8").partition("\n## How to go on")[0]
     kept = [line for line in text.splitlines() if not line.startswith(LEFT_OUT)]
     return "\n".join([HEAD, *kept]).rstrip() + "\n"
-
-
-def has_our_card(folder: Path) -> bool:
-    """Whether a folder has a model card that was written here."""
-    path = folder / CARD
-    return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(HEAD)

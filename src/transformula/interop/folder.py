@@ -6,6 +6,7 @@ are numbers, the tokenizer is JSON. Other formats are read and written alike: se
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import warnings
@@ -24,9 +25,10 @@ from ..language.check import check
 from ..language.graph import Architecture
 from ..language.model_file import read_file, read_text
 from ..model import build
+from ..ownership import MARKER, mark, names_in, refuse_strangers, strangers
 from ..tokenizers.base import FILE as TOKENIZER
 from ..words import vocabulary
-from .card import CARD, has_our_card, model_card
+from .card import CARD, model_card
 from .exchange import EXPORTERS, IMPORTERS, TEXT, Exporter, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
@@ -43,37 +45,37 @@ def save_model(
     extras: Callable[[Path], Any] | None = None,
     format: str = OURS,
     dtype: torch.dtype | None = None,
+    in_run: bool = False,
 ) -> Path:
-    """Write a model's folder, whole or not at all; one that stood there is replaced. Returns the folder.
+    """Write a model's folder, whole or not at all; one that this program wrote there is replaced. Returns the folder.
 
     `extras(folder)` writes further files, e.g. `tokenizer.save` or `task.save`; `dtype` is the type of the weights, by
-    default the format's own. Raises UnknownName for a format that is not registered, InputError for one that has its
-    own type.
+    default the format's own; `in_run` keeps what else lies in the folder, where a run writes its own. Raises
+    UnknownName for a format that is not registered, InputError for one that has its own type, CheckpointError for a
+    folder with a file of others.
     """
     folder, write = Path(folder), writer(format, dtype)
-    if folder.exists() and not is_ours(folder) and any(folder.iterdir()):
-        what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
-        raise CheckpointError(f"{what}; name another")
+    if not in_run:
+        refuse_strangers(folder)
     with whole_folder(folder) as new:
         if extras is not None:
             extras(new)
         write(model, new)
-        names, before = ({p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (new, folder))
-        others = names - {Path(WEIGHTS)}
-        if before == names != others and all((new / n).read_bytes() == (folder / n).read_bytes() for n in others):
+        mark(new)
+        others = set(names_in(new)) - {WEIGHTS}
+        if (new / WEIGHTS).exists() and others == set(filecmp.cmpfiles(new, folder, others, shallow=False)[0]):
             # Only numbers changed: one rename of one file, and no moment at which the folder is not there.
             follow_umask(new / WEIGHTS, new)
             sync(new / WEIGHTS)
             os.replace(new / WEIGHTS, folder / WEIGHTS)
             sync(folder)
             shutil.rmtree(new)
+        elif in_run:
+            for name in strangers(folder):
+                if not (new / name).exists():
+                    (new / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(folder / name, new / name, follow_symlinks=False)
     return folder
-
-
-def is_ours(folder: Path) -> bool:
-    """Whether a folder was written here, and so may be replaced: a model's, or one of transformers with our card. What
-    others wrote, such as weights that were downloaded, is never replaced."""
-    return (folder / TEXT).is_file() or (is_theirs(folder) and has_our_card(folder))
 
 
 def writer(format: str, dtype: torch.dtype | None) -> Exporter:
@@ -145,10 +147,11 @@ def convert(
     files = read_files(source, verify, read or format_of(source))
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
+    refuse_strangers(out)
     for note in files.notes:
         warnings.warn(note, stacklevel=2)
     model, _ = build_model(files, verify)
-    read_names = {*files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
+    read_names = {MARKER, *files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):

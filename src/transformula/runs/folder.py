@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import stat
 import uuid
@@ -35,6 +36,7 @@ from .log import Log
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+BEGUN = re.compile(rf"{MANIFEST}|\.({MANIFEST}|{CONFIG})\.[0-9a-f]+\.part")  # what is written under the lock, first
 Look = Callable[[Path, str], tuple[Checkpoint | None, list[str]]]
 
 
@@ -134,13 +136,13 @@ class RunFolder:
             reason = "is a file;"
         elif self.path.is_dir():
             names = [entry.name for entry in self.path.iterdir()]
-            begun = [n for n in names if n in (LOCK, MANIFEST) or (n.startswith(".") and n.endswith(".part"))]
+            begun = [n for n in names if LOCK in names and (n == LOCK or BEGUN.fullmatch(n))]
             if self._lock is None and self._trained_by() is not None:
                 reason = "another run is being written there;"
             elif CONFIG in names:
                 reason = f"holds a run already; go on with it: {self.resume_command()}; or"
-            elif len(begun) < len(names):
-                reason = "is not empty and no run's folder;"
+            elif strange := sorted(set(names) - set(begun)):
+                reason = f"is no run's folder, and holds {strange[0]};"
         if reason:
             raise CheckpointError(f"{self.path}: {reason} name another folder with --out")
 

@@ -65,7 +65,7 @@ class Saving:
         """Write the folder of the model that the master holds, or of its `whole` form."""
         trainer = self.trainer
         predictor = trainer.task.predictor()
-        save_model(folder, whole or trainer.weights.master, predictor.save if predictor else None)
+        save_model(folder, whole or trainer.weights.master, predictor.save if predictor else None, in_run=True)
 
     def tensors(self, fixed: bool) -> dict[str, Tensor]:
         """Those of the model that keep their values, or those that change; whole ones, on the first rank."""
@@ -116,7 +116,7 @@ class Saving:
         kept = trainer.position.best_step or None, anchor
 
         def work() -> None:
-            save_model(trainer.run.last, whole, predictor.save if predictor else None)
+            save_model(trainer.run.last, whole, predictor.save if predictor else None, in_run=True)
             prune(trainer.run.checkpoints, keep, *kept)
 
         return work

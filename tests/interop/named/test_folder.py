@@ -73,7 +73,7 @@ def test_import_leaves_their_files_behind(llama: Path, tmp_path: Path) -> None:
     (llama / "notes.txt").write_text("kept")
     folder = convert(llama, tmp_path / "imported")
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["README.md", "model.yaml", "notes.txt", "weights.safetensors"]
+    assert names == [".transformula.json", "README.md", "model.yaml", "notes.txt", "weights.safetensors"]
 
 
 def test_the_model_card_says_what_a_run_says(written: Path, tmp_path: Path) -> None:
@@ -91,10 +91,11 @@ def test_the_model_card_says_what_a_run_says(written: Path, tmp_path: Path) -> N
 
 def test_weights_that_others_wrote_are_never_replaced(llama: Path, written: Path) -> None:
     (llama / "README.md").write_text("# a download")
+    (llama / ".transformula.json").unlink()
     before = (llama / "model.safetensors").read_bytes()
-    with pytest.raises(CheckpointError, match="is not empty and holds no model.yaml"):
+    with pytest.raises(CheckpointError, match="llama: holds README.md, which .transformula.json does not list"):
         convert(written / "ours", llama, write="transformers")
-    with pytest.raises(CheckpointError, match="is not empty and holds no model.yaml"):
+    with pytest.raises(CheckpointError, match="llama: holds README.md, which .transformula.json does not list"):
         Model.from_folder(written / "ours").save(llama)
     assert (llama / "model.safetensors").read_bytes() == before
 

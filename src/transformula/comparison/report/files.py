@@ -13,8 +13,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ...atomic_io import whole_folder, write_whole
+from ...atomic_io import write_whole
 from ...errors import InputError, nearest
+from ...ownership import claim, mark, marked
 from ...structured import load_json
 from ..records import Outcome, Results, Verdict
 from .document import pictures_of, sections_of
@@ -22,35 +23,43 @@ from .markdown import FIGURES, markdown
 from .page import page
 
 VERSION = 1
+FILES = ("report.md", "report.html", "results.json", "runs.csv", "verdicts.csv")
 LONG = ("rows", "weights", "curve", "evaluated", "telemetry", "samples")
 """Fields of an outcome that a table has no room for: results.json holds them."""
 
 
 def write_report(results: Results, folder: str | Path) -> list[Path]:
-    """Write report.md, report.html, results.json, runs.csv, verdicts.csv and figures/ into a folder, each whole; what
-    stood there before is replaced. Returns their paths. Raises InputError where they cannot be written."""
+    """Write report.md, report.html, results.json, runs.csv, verdicts.csv and figures/ into a folder, each whole; those
+    of an earlier report are replaced. Returns their paths. Raises InputError where they cannot be written,
+    CheckpointError where a file of others is in their place."""
     folder = Path(folder)
     parts = sections_of(results)
-    contents = {
-        "report.md": markdown(results.name, parts),
-        "report.html": page(results.name, parts),
-        "results.json": json_of(results),
-        "runs.csv": csv_of([row_of(outcome) for outcome in results.outcomes], Outcome),
-        "verdicts.csv": csv_of([row_of(verdict) for verdict in results.verdicts], Verdict),
-    }
-    pictures = pictures_of(parts)
+    contents = (
+        markdown(results.name, parts),
+        page(results.name, parts),
+        json_of(results),
+        csv_of([row_of(outcome) for outcome in results.outcomes], Outcome),
+        csv_of([row_of(verdict) for verdict in results.verdicts], Verdict),
+    )
+    files = {name: content.encode("utf-8", "replace") for name, content in zip(FILES, contents, strict=True)}
+    for picture in pictures_of(parts):
+        files[f"{FIGURES}/{picture.name}.svg"] = picture.svg.encode("utf-8")
+        if picture.png is not None:
+            files[f"{FIGURES}/{picture.name}.png"] = picture.png
+    claim(folder, files)
+    listed = marked(folder)
+    dropped = {name for name in listed - files.keys() if name.startswith(f"{FIGURES}/")}  # of an earlier report
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with whole_folder(folder / FIGURES) as drawn:
-            for picture in pictures:
-                (drawn / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
-                if picture.png is not None:
-                    (drawn / f"{picture.name}.png").write_bytes(picture.png)
-        for name, content in contents.items():
-            write_whole(folder / name, content.encode("utf-8", "replace"))
+        (folder / FIGURES).mkdir(exist_ok=True)
+        for name, content in files.items():
+            write_whole(folder / name, content)
+        for name in dropped:
+            (folder / FIGURES / Path(name).name).unlink(missing_ok=True)
+        if dropped:
+            mark(folder, listed - dropped)
     except OSError as error:
         raise InputError(f"{folder}: the report cannot be written ({error.strerror})") from None
-    return [folder / name for name in contents] + sorted((folder / FIGURES).iterdir())
+    return [folder / name for name in files]
 
 
 def json_of(results: Results) -> str:

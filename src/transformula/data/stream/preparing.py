@@ -24,7 +24,7 @@ import numpy as np
 
 from ...atomic_io import write_whole
 from ...errors import ConfigError, DataError, RunError, setting
-from ...structured import load_json
+from ...structured import Malformed, load_json
 from ...tokenizers.base import load
 from ..prepare import id_type
 from ..preview import counting
@@ -63,12 +63,18 @@ def begin(folder: Path, data: StreamedData, settings: DataSettings) -> None:
     (text,) = data.texts
     identity = identity_of(data, settings)
     other = f"name another folder with {setting('out', 'FOLDER')}"
-    if (folder / PLAN).is_file():
-        if load_json(folder / PLAN).get("identity") != identity:
-            what = "holds tokens of other data, or by another tokenizer or other settings"
-            raise DataError(f"{what}; {other}", path=folder)
-    elif folder.exists() and any(not path.name.startswith(f".{PLAN}.") for path in folder.iterdir()):
-        raise DataError(f"is not empty; {other}", path=folder)
+    try:
+        plan = load_json(folder / PLAN)
+        ours = plan["kind"] == KIND
+    except (OSError, Malformed, KeyError, TypeError):
+        ours = False
+    if ours and plan.get("identity") != identity:
+        what = "holds tokens of other data, or by another tokenizer or other settings"
+        raise DataError(f"{what}; {other}", path=folder)
+    if not ours and folder.is_dir():
+        strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith(f".{PLAN}."))
+        if strange:
+            raise DataError(f"is not empty: it holds {strange[0]}; {other}", path=folder)
     folder.mkdir(parents=True, exist_ok=True)
     # The plan comes first: a folder with it is known as ours, wherever a process is killed.
     plan = {"kind": KIND, "identity": identity, "shards": list(text.source.names)}
