@@ -71,6 +71,11 @@ def test_more_is_better_where_the_task_says_so(make_run):
     assert transformula.curves([run], score="bleu").data["runs"][0]["best"]["value"] == 20.0
 
 
+def test_of_equal_scores_the_one_with_the_lower_loss_is_the_best(make_run):
+    run = make_run("a", [3.0, 2.0, 2.0, 2.5], task="translation", bleu=0.0)
+    assert transformula.curves([run], score="bleu").data["runs"][0]["best"] == {"at": 30, "value": 0.0}
+
+
 def test_names_tell_runs_apart(make_run):
     drawn = transformula.curves([make_run("one/run", [1.0]), make_run("two/run", [1.0])])
     assert [run.name for run in drawn.runs] == ["one/run", "two/run"]

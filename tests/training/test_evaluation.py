@@ -10,6 +10,7 @@ import pytest
 from torch import nn
 
 from tests.training.test_loop import run, same
+from tests.training.test_resume import rewrite_state
 from tests.training.toy import ToyTask
 from transformula.runs.log import read_log
 
@@ -171,3 +172,65 @@ def test_an_interrupted_run_says_what_its_score_is_of(tmp_path: Path) -> None:
     result = run(tmp_path / "run", task=Sampled(stop_at=30), steps=40)
     assert "rows" in result.scored_on and f"validation ({result.scored_on})" in repr(result)
     assert result.scored_on in (tmp_path / "run/summary.md").read_text()
+
+
+class Scored(ToyTask):
+    """Its evaluations find what is written down: pairs of a score, of which more is better, and the loss."""
+
+    measures, score, higher = ("loss", "bleu"), "bleu", frozenset({"bleu"})
+
+    def __init__(self, found: list[tuple[float, float]]) -> None:
+        super().__init__()
+        self.found = found
+
+    def evaluate(self, model: nn.Module, progress: Any = None) -> dict[str, float]:
+        bleu, loss = self.found[self.evaluations]
+        self.evaluations += 1
+        return {"bleu": bleu, "loss": loss}
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("found", "best"),
+    [
+        ([(0, 1.8), (0, 0.9), (0, 0.1), (0, 0.4)], 3),  # a tie goes to the lower loss,
+        ([(1, 0.5), (1, 0.5), (0, 0.1), (1, 0.5)], 4),  # then to the later one
+        ([(2, 0.5), (1, 0.1), (2, 0.6), (1, 0.2)], 1),  # the score comes first
+        ([(NAN, 1.8), (0, 1.9), (NAN, 0.1), (NAN, 0.1)], 2),  # no number blocks none
+        ([(NAN, 1.8), (NAN, 1.5), (NAN, 1.7), (NAN, 1.6)], 2),
+    ],
+)
+def test_which_model_is_the_best(tmp_path: Path, found: list[tuple[float, float]], best: int) -> None:
+    result = run(tmp_path / "run", task=Scored(found), steps=4, evaluate_every=1, checkpoint_every=1, keep=9)
+    assert result.best_step == best
+    assert same(tmp_path / "run/best", tmp_path / f"run/checkpoints/step-{best:08d}")
+
+
+@pytest.mark.parametrize(
+    ("found", "steps"),
+    [
+        ([(0, 1.8), (0, 0.9), (0, 0.8), (1, 0.9), (1, 0.9), (1, 0.9)], 6),  # a loss that falls is an improvement
+        ([(1, 0.5), (1, 0.5), (1, 0.5)], 3),  # to be the later one is none
+        ([(1, 0.5), (0, 0.4), (0, 0.3)], 3),
+        ([(NAN, 1.8), (0, 1.9), (0, 1.9), (0, 1.9)], 4),
+    ],
+)
+def test_what_patience_counts(tmp_path: Path, found: list[tuple[float, float]], steps: int) -> None:
+    result = run(tmp_path / "run", task=Scored(found), steps=9, evaluate_every=1, patience=2)
+    assert result.steps == steps and "no better evaluation in 2" in result.stopped
+
+
+@pytest.mark.parametrize("former", [0.0, NAN])
+def test_a_run_of_a_version_without_the_best_loss_goes_on(tmp_path: Path, former: float) -> None:
+    found = [(0.0, 1.0), (0.0, 2.0), (0.0, 0.5), (0.0, 0.9)]
+    run(tmp_path / "run", task=Scored(found[:1]), steps=1, evaluate_every=1)
+    checkpoint = tmp_path / "run/checkpoints/step-00000001"
+    rewrite_state(checkpoint, lambda state: {**without(state, "best_loss"), "best": former})
+    result = run(tmp_path / "run", task=Scored(found[1:]), steps=4, evaluate_every=1, resume=True)
+    assert result.best_step == 3
+
+
+def without(state: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != key}

@@ -37,6 +37,7 @@ class Curve:
     training: Sequence[Point]
     validation: Sequence[Point]
     sampled: Sequence[Point]
+    losses: Sequence[Point]
     lower_is_better: bool
     data_identity: str
 
@@ -47,9 +48,11 @@ class Curve:
 
     @property
     def best(self) -> Point | None:
-        """Where the validation score was best; None before the first evaluation."""
-        pick = min if self.lower_is_better else max
-        return pick(self.scores, key=lambda point: point[1], default=None)
+        """Where the validation score was best, of equal ones that with the lower loss, then the later one, as a run
+        picks its best model; None before the first evaluation."""
+        sign = 1 if self.lower_is_better else -1
+        losses = dict(self.losses)
+        return min(self.scores, key=lambda point: (sign * point[1], losses.get(point[0], 0.0), -point[0]), default=None)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -153,6 +156,7 @@ def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, s
     task = run.manifest().get("task", {})
     task = task if isinstance(task, Mapping) else {}
     validation, sampled = points_of(log, "evaluation", score, *AXES[x])
+    losses = points_of(log, "evaluation", "loss", *AXES[x])
     training, _ = points_of(log, "step", "loss", *AXES[x]) if score == "loss" else ([], [])
     falls = score in FALLING
     if not falls:
@@ -160,7 +164,8 @@ def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, s
 
         with suppress(UnknownName):  # of a task that is not known here, more is better
             falls = score not in tasks.get(str(task.get("name"))).higher
-    return Curve(name, run.path, training, validation, sampled, falls, str(task.get("identity", "")))
+    identity = str(task.get("identity", ""))
+    return Curve(name, run.path, training, validation, sampled, losses[0] or losses[1], falls, identity)
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

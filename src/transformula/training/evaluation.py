@@ -5,6 +5,9 @@ SHARE of it: they see a sample of the validation set, the same rows each time, w
 is that share of the units seen since the one before. Counting does not ask the clock, so that a run that is killed and
 resumed keeps the same model. Scores are compared with those of the same rows only. At the end the last model and, if
 another was better on the sample, that one too are scored on the whole set; the better one is kept.
+
+Of models with equal scores the one with the lower loss is better, and of those the later one: a score such as BLEU
+stays at 0 while a model begins to learn, and an accuracy at 1 when it has learned.
 """
 
 from __future__ import annotations
@@ -36,6 +39,15 @@ if TYPE_CHECKING:
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
 APART = 3  # steps between two of them, at least
 LARGER = 4  # the sample grows once so many times more may be spent: when a run was resumed to become far longer
+
+
+Rank = tuple[float, float]
+"""(the selected score, so that less is better; the loss), compared in this order"""
+
+
+def rank_of(value: float, loss: float) -> Rank:
+    """A score that is NaN, such as the correlation of equal answers, ranks last, so that it blocks no other."""
+    return (math.inf if math.isnan(value) else value), loss
 
 
 class Evaluations:
@@ -103,9 +115,9 @@ class Evaluations:
         try:
             scores = self._scores_of_best(self.task, interrupts)
             if scores is None:
-                p.best = None
+                p.best = p.best_loss = None
             else:
-                p.best, p.best_scores, p.best_on = self._value(scores), scores, self.seen
+                (p.best, p.best_loss), p.best_scores, p.best_on = self._rank(scores), scores, self.seen
         except BaseException:
             p.sample = before
             raise
@@ -121,9 +133,9 @@ class Evaluations:
         tenths = int(TENTHS * trainer.progress() + 1e-9)
         with trainer.evaluated():
             scores = self._scores(self.task, interrupts)
-            value = self._value(scores)
-            improved = better = p.best is None or value < p.best
-            better = better and self._kept(value, scores, must=not settle)
+            rank, best = self._rank(scores), self._best_rank()
+            improved = best is None or rank < best
+            better = (best is None or rank <= best) and self._kept(rank, scores, must=not settle)
         p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, scores
         p.worse = 0 if improved else p.worse + 1
         self._reserve()
@@ -139,16 +151,16 @@ class Evaluations:
             self.evaluate(interrupts, settle=False)
         if not p.sample or p.whole == p.step:
             return
-        value, best = self._value(p.scores), None
+        rank, best = self._rank(p.scores), None
         if p.best_step != p.step:
             best = self._scores_of_best(trainer.task, interrupts)
         with trainer.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
             scores = self._scores(trainer.task, interrupts)
         best = best or scores
-        if self._value(scores) <= self._value(best):
+        if self._rank(scores) <= self._rank(best):
             if p.best_step != p.step:
                 with trainer.evaluated():
-                    self._keep(value, scores, "")
+                    self._keep(rank, scores, "")
             best = scores
         p.scores, p.best_scores, p.best_on, p.whole = scores, best, "", p.step
         self._tell("evaluation", scores, p.best_step == p.step, rows="all")
@@ -175,10 +187,10 @@ class Evaluations:
         means = {name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}
         with trainer.weights.holding(means, trainer.run.path):
             scores = self._scores(trainer.task, interrupts)
-            better = not p.best_scores or self._value(scores) < self._value(p.best_scores)
+            better = not p.best_scores or self._rank(scores) < self._rank(p.best_scores)
             if better:
-                value = self._value(self._scores(self.task, interrupts) if p.sample else scores)
-                self._keep(value, scores, "")
+                rank = self._rank(self._scores(self.task, interrupts) if p.sample else scores)
+                self._keep(rank, scores, "")
         p.averaged = p.step
         what = f"the mean of the last {len(folders)} checkpoints"
         self._tell("mean of checkpoints", scores, better, what, checkpoints=len(folders))
@@ -201,7 +213,7 @@ class Evaluations:
         try:
             load_tensors(path)
         except CheckpointError as error:
-            p.best, p.best_step, p.best_scores, p.best_on = None, 0, {}, ""
+            p.best, p.best_loss, p.best_step, p.best_scores, p.best_on = None, None, 0, {}, ""
             what = "the best model is given up, and the next evaluation keeps its own"
             self.trainer.shown.say(f"{error}: {what}", warning=True)
 
@@ -261,31 +273,38 @@ class Evaluations:
         what = what or f"step {p.step:,}"
         trainer.shown.say(f"{what}: validation{on} {main_scores(scores, self.selected)}{best}")
 
-    def _value(self, scores: Mapping[str, float]) -> float:
-        """The selected score, so that less is better."""
+    def _rank(self, scores: Mapping[str, float]) -> Rank:
         higher = self.selected in self.trainer.task.higher
-        return -scores[self.selected] if higher else scores[self.selected]
+        return rank_of(-scores[self.selected] if higher else scores[self.selected], scores["loss"])
 
-    def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:
+    def _best_rank(self) -> Rank | None:
+        """That of the best model, on the rows that evaluations on the way see; None where there is none."""
+        p = self.trainer.position
+        if p.best is None:
+            return None
+        # A checkpoint of an older version does not state the loss.
+        return rank_of(p.best, p.best_scores.get("loss", math.inf) if p.best_loss is None else p.best_loss)
+
+    def _keep(self, rank: Rank, scores: dict[str, float], seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
         self.trainer.ranks.by_first(partial(self._write, self.trainer.saving.whole_model()))
-        self._is_best(value, scores, seen)
+        self._is_best(rank, scores, seen)
 
     def _write(self, whole: nn.Module | None) -> None:
         self.trainer.run.check_there()
         self.trainer.saving.keep_model(self.trainer.run.best, whole)
 
-    def _is_best(self, value: float, scores: dict[str, float], seen: str) -> None:
+    def _is_best(self, rank: Rank, scores: dict[str, float], seen: str) -> None:
         p = self.trainer.position
-        p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
+        (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, scores, seen
 
-    def _kept(self, value: float, scores: dict[str, float], must: bool) -> bool:
+    def _kept(self, rank: Rank, scores: dict[str, float], must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
         if not self.trainer.disk.attempt(
             "the best model", partial(self._write, self.trainer.saving.whole_model()), must
         ):
             return False
-        self._is_best(value, scores, self.seen)
+        self._is_best(rank, scores, self.seen)
         return True
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:

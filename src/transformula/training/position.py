@@ -58,8 +58,9 @@ class Position:
                      None: not settled yet
     whole            the step at which the whole set was evaluated after samples
     best             the lowest value of the selected score, on the validation rows that evaluations on the way see
+    best_loss        the loss on the same rows, which decides between equal values
     best_scores      of that model, and `best_on` what of the validation set they are of; "" is all
-    worse            evaluations since then
+    worse            evaluations since the last one that was better in its score or, with the same score, in its loss
     recent           the last losses, where spikes are looked for
     anchor           the step of the last checkpoint that was planned: not one of an interruption, nor of the clock
     left_out         steps whose batch was left out, and `left_out_in_a_row` those since the last good one or, where
@@ -80,6 +81,7 @@ class Position:
     sample: Count | None = None
     whole: Count = 0
     best: float | None = None
+    best_loss: float | None = None
     best_step: Count = 0
     best_on: str = ""
     averaged: Count = 0

@@ -170,7 +170,9 @@ class TrainingSettings(Settings):
         description="where a checkpoint cannot be written (full disk): train on and try again at the next, or stop",
     )
     select: str | None = Field(
-        None, description="score that selects the best model and that patience watches (default: the task's main score)"
+        None,
+        description="score that selects the best model and that patience watches; the loss decides between equal"
+        " scores (default: the task's main score)",
     )
     on_not_finite: Literal["stop", "skip", "rollback"] = Field(
         "stop",
