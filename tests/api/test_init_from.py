@@ -200,3 +200,49 @@ def test_from_a_folder_of_transformers(data, theirs, before_the_first_step, caps
     assert f"weights from {folder}" in said(capsys)
     with pytest.raises(InputError, match="is a trained model, and as MODEL its text alone is read"):
         train(str(folder), data=str(data / "text.jsonl"))
+
+
+@pytest.fixture
+def killed(monkeypatch):
+    """Runs that are killed between their configuration and their first checkpoint."""
+
+    def kill(*_, **__):
+        raise KeyboardInterrupt
+
+    def begun(*arguments, **given):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("transformula.training.loop.Trainer.begin", kill)
+            train(*arguments, **given)
+        return Path(given["out"])
+
+    return begun
+
+
+@pytest.mark.parametrize("kind", ["same", "adapters", "other"])
+def test_without_a_checkpoint_it_begins_again_from_the_same_weights(data, language_model, killed, tmp_path, kind):
+    given = {"init_from": language_model[0], "steps": 2, "precision": "float32", "threads": 1, "quiet": True}
+    if kind == "other":
+        rows = {"data": str(data / "rows.tsv"), "task": "translation"}
+        given |= {"model": LAYER, "init_stack": "encoder", **rows, **BOTH}
+    else:
+        given |= {"data": str(data / "text.jsonl"), "batch": 2, **({"lora": "rank=2"} if kind == "adapters" else {})}
+    train(**given, out=str(tmp_path / "whole"))
+    cut = killed(**given, out=str(tmp_path / "cut"))
+    train(resume=cut, quiet=True)
+    whole, resumed = (load_tensors(run / "last" / "weights.safetensors") for run in (tmp_path / "whole", cut))
+    assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_weights_that_are_gone_or_others_are_not_begun_from(data, language_model, killed, tmp_path):
+    began = shutil.copytree(language_model[0], tmp_path / "began")
+    given = {"data": str(data / "text.jsonl"), "batch": 2, "tokenizer": "characters", "quiet": True}
+    cut = killed(**given, init_from=began, steps=2, out=str(tmp_path / "cut"))
+    before = sorted(cut.rglob("*"))
+    shutil.rmtree(began / "best")
+    shutil.copytree(trained(data, tmp_path / "longer", seed=2, **SMALL)[0] / "best", began / "best")
+    with pytest.raises(CheckpointError, match="began, the weights that it began with, are not what they were; put"):
+        train(resume=cut, quiet=True)
+    shutil.rmtree(began)
+    with pytest.raises(CheckpointError, match="the weights that it began with, are gone .*no such folder"):
+        train(resume=cut, quiet=True)
+    assert sorted(cut.rglob("*")) == before

@@ -157,6 +157,18 @@ def test_fit_finds_the_largest_and_changes_nothing_else(tmp_path: Path, rows: in
     assert same(tmp_path / "fit/last", tmp_path / "given/last")
 
 
+def test_a_run_that_was_killed_before_it_fits_when_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("transformula.training.start.fit", kill)
+        run(tmp_path / "run", task=Small(2), steps=2, fit=True)
+    run(tmp_path / "run", task=Small(2), resume=True)
+    config = RunFolder.open(tmp_path / "run").config()
+    assert (config["micro_batches"], config["fit"]) == (4, False)
+
+
 def test_where_no_row_fits_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not even a single row of a batch fits: there is no memory"):
         run(tmp_path / "run", task=Small(0), steps=5, fit=True)

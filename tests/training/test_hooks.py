@@ -46,9 +46,9 @@ def model_for(task: LanguageModeling, formula: str = PRE_NORM, **given: Any) -> 
 
 
 def run(folder: Path, task: LanguageModeling, model: nn.Module, resume: bool = False, **given: Any) -> RunResult:
-    fresh = given.pop("fresh", True)
+    init_sha256 = given.pop("init_sha256", None)
     settings = TrainingSettings.read({"batch": 4, "device": "cpu", "precision": "float32", **given})
-    return train(task, model, settings, folder, resume=resume, quiet=not given.get("out"), fresh=fresh)
+    return train(task, model, settings, folder, resume=resume, quiet=not given.get("out"), init_sha256=init_sha256)
 
 
 def interrupted_at(task: LanguageModeling, step: int) -> None:
@@ -113,7 +113,7 @@ def test_calibration_comes_before_the_first_step_and_never_again(tmp_path: Path,
     assert factors(changed) == pytest.approx(made, rel=1e-5)
     # weights that come from elsewhere are not fresh
     other = model_for(task, ADMIN, calibrate="admin")
-    run(tmp_path / "other", task, other, steps=1, lr=1e-12, fresh=False)
+    run(tmp_path / "other", task, other, steps=1, lr=1e-12, init_sha256="0" * 64)
     assert factors(other) == pytest.approx([1] * 4)
 
 

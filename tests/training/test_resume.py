@@ -10,10 +10,12 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.training.test_loop import run, same
-from tests.training.toy import ToyModel
+from tests.training.toy import ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
+from transformula.training import saving
+from transformula.training.loop import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +59,41 @@ def test_without_its_checkpoints_a_run_does_not_begin_again(tmp_path: Path) -> N
     run(tmp_path / "run", steps=4)
     before = load_file(tmp_path / "run/best/weights.safetensors")
     shutil.rmtree(tmp_path / "run/checkpoints")
-    with pytest.raises(CheckpointError, match="holds no checkpoint, though .*--init-from"):
+    with pytest.raises(CheckpointError, match="none is there any more, .*--init-from"):
+        run(tmp_path / "run", steps=8, resume=True)
+    shutil.rmtree(tmp_path / "run/last")
+    with pytest.raises(CheckpointError, match="none is there any more, .*--init-from"):
         run(tmp_path / "run", steps=8, resume=True)
     assert load_file(tmp_path / "run/best/weights.safetensors").keys() == before.keys()
+
+
+class Killed(BaseException):
+    """Stands in for SIGKILL: nothing hears it."""
+
+
+@pytest.mark.parametrize("where", ["begin", "save"])
+def test_a_run_without_a_checkpoint_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """One that was killed before it, or whose disk took `best/` and no checkpoint."""
+    given: dict[str, Any] = {"steps": 9, "evaluate_every": 2, "optimizer": "adamw"}
+    run(tmp_path / "whole", **given)
+
+    class Killing(ToyTask):
+        def evaluate(self, model: Any, progress: Any = None) -> Any:
+            if self.evaluations == 2:
+                raise Killed
+            return super().evaluate(model, progress)
+
+    def kill(*_: Any, **__: Any) -> None:
+        raise Killed if where == "begin" else OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(*{"begin": (Trainer, "begin"), "save": (saving, "save_checkpoint")}[where], kill)
+        run(tmp_path / "cut", task=Killing(), **given)
+    assert (tmp_path / "cut/best").exists() == (where == "save")
+    run(tmp_path / "cut", resume=True)
+    assert all(same(tmp_path / "whole" / place, tmp_path / "cut" / place) for place in ("best", "last"))
+    first, second = (list(read_log(tmp_path / f"{name}/log.jsonl")) for name in ("whole", "cut"))
+    assert [event.get("loss") for event in first] == [event.get("loss") for event in second]
 
 
 def test_the_checkpoint_of_a_twin_is_none_of_this_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ from .reading import (
     set_threads,
 )
 from .room import check_folder, check_room
-from .starting import Start, start_of
+from .starting import Start, start_again, start_of
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -217,13 +217,14 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     recorded = folder.config()
     check_use(recorded.pop("use", []), use)
     task, stated = str(recorded.pop("task", TASK)), recorded.pop("model", None)
-    recorded = {key: value for key, value in recorded.items() if key not in ("init_from", "init_stack")}
+    begun = [recorded.pop(key, None) for key in ("init_from", "init_stack")]
     if not isinstance(stated, str):
         raise CheckpointError(f"{folder.path}: the run's configuration does not hold its model's text; begin a new run")
     settings, source = {**recorded, "out": str(folder.path), **changes}, str(folder.path)
     text, data, training = resolve(read_stated(stated, source), settings, source, task, changes)
+    start = start_again(folder, task, text, *begun)
     lost = [name for key in SOURCES if key in type(data).model_fields for name in gone(getattr(data, key))]
     if lost:
         remedy = f"put it back, or say where it is now: {setting('data', 'FILE')}"
         raise DataError(f"{folder.path}: the run's data, {', '.join(lost)}, is missing; {remedy}")
-    return Plan(task, check_model(text, use=use), data, training, tuple(use), resume=True)
+    return Plan(task, check_model(text, use=use), data, training, tuple(use), start, resume=True)

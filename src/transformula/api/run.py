@@ -126,7 +126,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         from ..model import build
 
         module = build(architecture, seed=training.seed)
-        weights, new = (None, ()) if start is None else start.begin(module, architecture)
+        weights, new, sha256 = (None, (), None) if start is None else start.begin(module, architecture)
         if training.lora is not None:
             training = training.model_copy(update={"lora": training.lora.with_full(new)})
         shown = Progress(task.unit, quiet=quiet)
@@ -144,7 +144,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
             resume=plan.resume,
             config=config,
             progress=shown,
-            fresh=start is None,
+            init_sha256=sha256,
             follow=follow,
         )
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, InputError, setting, shortened
+from ..errors import CheckpointError, ConfigError, InputError, setting, shortened
 from ..language.model_file import FREE_NUMBERS, ModelText, read_text
 from ..language.source import Source
 from .configuration import read_config
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..language.graph import Architecture
+    from ..runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class Start:
         stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
         return {"init_from": absolute(self.named), **stack}
 
-    def begin(self, module: nn.Module, architecture: Architecture) -> tuple[str, tuple[str, ...]]:
-        """Give a model its first weights: (a line that says so, names of what keeps its random initialization)."""
+    def begin(self, module: nn.Module, architecture: Architecture) -> tuple[str, tuple[str, ...], str]:
+        """Give a model its first weights: (a line that says so, names of what keeps its random initialization, SHA-256
+        of the weights)."""
         from ..interop.folder import folder_tensors
         from ..interop.partial_load import load_parts
-        from ..interop.weights import put_tensors
+        from ..interop.weights import hash_of, put_tensors
 
         (tensors, path), parts, new = folder_tensors(self.folder), "", tuple[str, ...]()
         if self.other:
@@ -61,7 +63,7 @@ class Start:
         else:
             put_tensors(module, tensors, path)
         changed = f"{'output':<12}{self.changed}\n" if self.changed else ""
-        return f"{changed}{'weights':<12}from {self.folder}{parts}", new
+        return f"{changed}{'weights':<12}from {self.folder}{parts}", new, hash_of(tensors)
 
 
 def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
@@ -97,6 +99,20 @@ def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratc
     if not from_scratch:
         refuse_trained(model)
     return model, None
+
+
+def start_again(run: RunFolder, task: str, text: ModelText, init_from: Any, init_stack: Any) -> Start | None:
+    """Where a run that goes on takes the weights that it began with: those of `init_from`, as it recorded it, until it
+    has a checkpoint. None: it has one, or they are initialized.
+
+    Raises CheckpointError where they are gone.
+    """
+    if init_from is None or run.has_checkpoints:
+        return None
+    try:
+        return start_of(task, text, init_from, init_stack, None)[1]
+    except CheckpointError as error:
+        raise run.other_start(f"are gone ({error})") from None
 
 
 def stack_of(folder: Path, name: str) -> ModelText | None:

@@ -31,7 +31,7 @@ from ..errors import CheckpointError, RunError, did_you_mean, nearest
 from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
-from .log import Log
+from .log import Log, read_log
 
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
@@ -264,24 +264,34 @@ class RunFolder:
         """What tells this run from its twins, and its checkpoints from theirs; "" for a run of an older version."""
         return str(self.manifest().get("run", ""))
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether there are any, whole or not."""
+        return any(self.checkpoints.glob("step-*"))
+
+    def other_start(self, what: str) -> CheckpointError:
+        """The error of a run without a checkpoint whose first weights are not to be had."""
+        weights = f"{self.config().get('init_from')}, the weights that it began with, {what}"
+        remedy = f"put them back, or begin a run with others: --config {self.path} --init-from OTHER --out NEW"
+        return CheckpointError(f"{self.path}: no checkpoint was written yet, and {weights}; {remedy}")
+
     def newest_checkpoint(self, look: Look = newest) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, and what is wrong with those passed over.
 
         look  finds it among the checkpoints of a run's identity: how several ranks do that together
 
         None where training was stopped before the first one. Raises CheckpointError where there are some and all are
-        damaged, and where there are none though the run has saved a model.
+        damaged, and where there are none any more.
         """
         found, damaged = look(self.checkpoints, self.identity)
-        saved = next((place for place in (self.best, self.last) if place.exists()), None)
         if found is not None:
             return found, damaged
-        if not damaged and saved is not None:
-            remedy = (
-                f"put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
-            )
-            what = f"{self.checkpoints}: holds no checkpoint, though the run has saved {saved}"
-            raise CheckpointError(f"{what}, so the run cannot go on; {remedy}")
+        # `last/` is written after a checkpoint; `best/` may come before the first one, where the disk failed.
+        ended = any(event.get("event") == "end" for event in read_log(self.log.path))
+        if not damaged and (ended or self.last.exists()):
+            remedy = f"put them back, or begin a new run with its model: --init-from {self.path} --out OTHER"
+            what = f"{self.checkpoints}: the run has written checkpoints, and none is there any more"
+            raise CheckpointError(f"{what}, so it cannot go on; {remedy}")
         if damaged:
             left = f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else ""
             what = f"no checkpoint is whole, so the run cannot go on: {'; '.join(damaged)}"

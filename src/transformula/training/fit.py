@@ -145,7 +145,7 @@ def fit(trainer: Trainer) -> None:
     if count is None:
         raise RunError(f"{trainer.run.path}: not even a single row of a batch fits: {lacks_memory('', task)}")
     trainer.settings = trainer.settings.model_copy(update={"micro_batches": count})
-    trainer.run.write_config({**trainer.run.config(), "micro_batches": count})
+    trainer.run.write_config({**trainer.run.config(), "micro_batches": count, "fit": False})
     size = f"{-(-rows // count)} of {rows} rows" + (" of a rank" if ranks.several else "")
     trainer.shown.say(f"micro-batches: {count} for each batch, of up to {size}: the largest that fit in memory")
 

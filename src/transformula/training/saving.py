@@ -186,17 +186,18 @@ class Saving:
         keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
         prune(trainer.run.checkpoints, keep, p.best_step or None, trainer.guard.anchor)
 
-    def resume(self) -> None:
-        """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one."""
+    def resume(self, init_sha256: str | None = None) -> None:
+        """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one.
+
+        init_sha256  of the weights that the model has, from elsewhere; None: its initial ones
+        """
         trainer = self.trainer
         checkpoint, damaged = self._newest()
         for text in damaged:
             trainer.shown.say(f"passed over: {text}", warning=True)
         if checkpoint is None:
-            if trainer.run.config().get("init_from") is not None:
-                what = "no checkpoint was written yet, and the weights that it began with are not here"
-                what = f"{trainer.run.path}: {what}"
-                raise CheckpointError(f"{what}; begin it again: --config {trainer.run.path} --out OTHER")
+            if init_sha256 != trainer.run.manifest().get("init_sha256", init_sha256):
+                raise trainer.run.other_start("are not what they were")
             trainer.run.log.rewind(-1)
             trainer.shown.say("no checkpoint was written yet: starting from the beginning")
             return

@@ -58,7 +58,7 @@ FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 def train(
     task: Task, model: nn.Module, settings: TrainingSettings | None = None, run_folder: Path | str | None = None, *,
     resume: bool = False, config: Mapping[str, Any] | None = None, progress: Progress | None = None,
-    quiet: bool = False, fresh: bool = True, follow: Follower | None = None,
+    quiet: bool = False, init_sha256: str | None = None, follow: Follower | None = None,
 ) -> RunResult:  # fmt: skip
     """Train a model on a task; everything is left in the run's folder.
 
@@ -68,7 +68,8 @@ def train(
     run_folder  by default `settings.out`, else a new folder under runs/
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
-    fresh       the model has its initial weights: a run that begins does what the model's `calibrate` hook asks for
+    init_sha256 of the weights that the model has from elsewhere; None: it has its initial ones, and a run that begins
+                does what the model's `calibrate` hook asks for
     follow      called with each event of the log; the run is asked to end, as by Ctrl-C, once it says True
 
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
@@ -95,7 +96,7 @@ def train(
         with random_state.kept(), shown:
             for note in notes:
                 shown.say(note, warning=True)
-            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, fresh, follow)
+            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, init_sha256, follow)
     except TransformulaError as error:
         error.message = f"{ranks.named}: {error.message}" if ranks.several else error.message
         raise
@@ -106,7 +107,7 @@ def train(
 
 def _train(
     task: Task, model: nn.Module, settings: TrainingSettings, run: RunFolder, resume: bool, config: dict[str, Any],
-    shown: Progress, origin: str, fresh: bool, follow: Follower | None,
+    shown: Progress, origin: str, init_sha256: str | None, follow: Follower | None,
 ) -> RunResult:  # fmt: skip
     ranks = here()
     if settings.threads:
@@ -119,7 +120,7 @@ def _train(
     parameters = parameters_of(model)
     if not parameters:
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
-    if not fresh:
+    if init_sha256 is not None:
         check_finite(model.named_parameters(), "the weights to begin with")
     trained = choose_trained(model, settings)
     layout, why = choose_layout(settings, ranks, model, trained, device)
@@ -149,7 +150,7 @@ def _train(
             "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
             "out": str(run.path),
-            "fit": False,  # what it finds is written down
+            "fit": False,
         }
     )
     torch.set_num_threads(threads)
@@ -162,11 +163,13 @@ def _train(
     )
     part = parts_of(first, resolved.micro_batches * ranks.data_size)[0]
     say_memory(shown.say, task, model, resolved, part, ranks.size if layout.divided else 1)
-    configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
+    # Until what `fit` finds is written down, a run that is killed has to look for it again.
+    configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain(), "fit": settings.fit}
     about = {
         **describe_run(task, model, device),
         **identity.described(config.get("use", ())),
         "length": resolved.length,
+        **({} if init_sha256 is None else {"init_sha256": init_sha256}),
         **told_of(ranks, str(layout)),
     }
     if resume:
@@ -184,11 +187,11 @@ def _train(
     records = RunRecords(run, resolved.log_to, shown.say)  # of what was logged before a resume rewinds it
     try:
         if resume:
-            trainer.saving.resume()
+            trainer.saving.resume(init_sha256)
         if settings.fit:
             fit(trainer)
         if trainer.saved < 0:
-            trainer.begin(first, fresh)
+            trainer.begin(first, fresh=init_sha256 is None)
         kept = records.kept(trainer.position.step, run.config(), about, task.unit)
         with kept if ranks.first else nullcontext():
             return _to_its_end(trainer, resume, about, follow)
