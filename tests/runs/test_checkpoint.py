@@ -173,8 +173,10 @@ def test_replacing_a_folder_survives_a_stop_between_the_renames(
 def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4, 5):
         save_checkpoint(tmp_path, made(step))
-    prune(tmp_path, 2, best=2)
+    prune(tmp_path, 5, keep=2, best=2)
     assert sorted(p.name[-1] for p in tmp_path.iterdir()) == ["2", "4", "5"]
+    prune(tmp_path, 4, keep=1)  # of a run that could not read the fifth
+    assert sorted(p.name[-1] for p in tmp_path.iterdir()) == ["4", "5"]
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:

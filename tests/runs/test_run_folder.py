@@ -93,6 +93,16 @@ def test_a_pipe_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
         run.lock()
 
 
+def test_what_a_killed_process_left_is_removed_everywhere(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run").create(CONFIG, {})
+    for place in (run.path, run.checkpoints, run.bad_batches):
+        place.mkdir(exist_ok=True)
+        (new_folder(place, PARTIAL) / "a").write_bytes(bytes(9))
+    run.clean()
+    run.unlock()
+    assert not list(run.path.rglob(f"{PARTIAL}*"))
+
+
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         RunFolder.open(tmp_path / "nothing")

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.training.test_loop import run, same
 from tests.training.test_resume import rewrite_state
-from tests.training.toy import ToyTask
+from tests.training.toy import Scored, ToyTask
 from transformula.runs.log import read_log
 
 ROWS = 400
@@ -172,21 +172,6 @@ def test_an_interrupted_run_says_what_its_score_is_of(tmp_path: Path) -> None:
     result = run(tmp_path / "run", task=Sampled(stop_at=30), steps=40)
     assert "rows" in result.scored_on and f"validation ({result.scored_on})" in repr(result)
     assert result.scored_on in (tmp_path / "run/summary.md").read_text()
-
-
-class Scored(ToyTask):
-    """Its evaluations find what is written down: pairs of a score, of which more is better, and the loss."""
-
-    measures, score, higher = ("loss", "bleu"), "bleu", frozenset({"bleu"})
-
-    def __init__(self, found: list[tuple[float, float]]) -> None:
-        super().__init__()
-        self.found = found
-
-    def evaluate(self, model: nn.Module, progress: Any = None) -> dict[str, float]:
-        bleu, loss = self.found[self.evaluations]
-        self.evaluations += 1
-        return {"bleu": bleu, "loss": loss}
 
 
 NAN = float("nan")

@@ -87,6 +87,8 @@ def check_equal(one: Path, two: Path) -> None:
         ours, theirs = (load_file(folder / place / "weights.safetensors") for folder in (one, two))
         assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), place
     assert evaluations(one) == evaluations(two)
+    kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (one, two)]
+    assert kept[0] == kept[1]
     assert [e["event"] for e in read_log(two / "log.jsonl")].count("end") == 1
     assert not [path.name for path in two.rglob(".*") if path.name != ".lock"]
 

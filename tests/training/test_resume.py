@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.training.test_loop import run, same
-from tests.training.toy import ToyModel, ToyTask
+from tests.training.test_loop import Stopping, run, same
+from tests.training.toy import Scored, ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 from transformula.training import saving
+from transformula.training.evaluation import Evaluations
 from transformula.training.loop import Trainer
 
 
@@ -69,6 +70,76 @@ def test_without_its_checkpoints_a_run_does_not_begin_again(tmp_path: Path) -> N
 
 class Killed(BaseException):
     """Stands in for SIGKILL: nothing hears it."""
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+GIVEN: dict[str, Any] = {"steps": 9, "evaluate_every": 3, "keep": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of nine steps that was not interrupted: its last model is its best."""
+    return run(tmp_path_factory.mktemp("whole") / "run", **GIVEN).folder
+
+
+def test_an_evaluation_after_the_last_checkpoint_is_saved(whole: Path, tmp_path: Path) -> None:
+    cut = run(tmp_path / "cut", task=Stopping(evaluation=2), **GIVEN)
+    assert cut.interrupted and cut.steps == 9
+    run(tmp_path / "cut", resume=True, **GIVEN)
+    assert checkpoints(whole) == checkpoints(tmp_path / "cut") == ["step-00000009"]
+    (kept, _), (expected, _) = (RunFolder.open(folder).newest_checkpoint() for folder in (tmp_path / "cut", whole))
+    assert kept is not None and expected is not None
+    assert (kept.state["evaluated"], kept.state["best_step"]) == (9, 9)
+    assert kept.state["best_sha256"] == expected.state["best_sha256"]
+
+
+@pytest.mark.parametrize("name", ["prune", "last"])
+def test_what_a_killed_process_left_old_is_made_new(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It came to write its last checkpoint, and not to do what comes after."""
+    keep_model = saving.Saving.keep_model
+
+    def prune(checkpoints: Path, *_: Any, **__: Any) -> None:
+        if (checkpoints / "step-00000009").exists():
+            raise Killed
+
+    def keep(self: Any, folder: Path, model: Any = None) -> None:
+        if folder.name == "last" and self.trainer.position.step == 9:
+            raise Killed
+        keep_model(self, folder, model)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(*{"prune": (saving, "prune", prune), "last": (saving.Saving, "keep_model", keep)}[name])
+        run(tmp_path / "cut", **GIVEN)
+    run(tmp_path / "cut", resume=True, **GIVEN)
+    assert checkpoints(whole) == checkpoints(tmp_path / "cut")
+    assert all(same(whole / place, tmp_path / "cut" / place) for place in ("best", "last"))
+
+
+@pytest.mark.parametrize("steps", [5, 8])
+def test_a_best_model_later_than_the_checkpoint_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """The run was killed when `best/` was that of step 6 and its checkpoint that of step 4."""
+    given: dict[str, Any] = {"evaluate_every": 3, "checkpoint_every": 4}
+    tell = Evaluations._tell
+
+    def kill(self: Any, *told: Any, **more: Any) -> None:
+        if self.trainer.position.step == 6:
+            raise Killed
+        tell(self, *told, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Evaluations, "_tell", kill)
+        run(tmp_path / "run", task=Scored([(0, 1.0), (0, 0.5)]), steps=8, **given)
+    rest = {5: [(0, 2.0)], 8: [(0, 0.5), (0, 2.0)]}[steps]
+    result = run(tmp_path / "run", task=Scored(rest), steps=steps, resume=True, **given)
+    assert result.best_step == {5: 5, 8: 6}[steps]
+    assert same(tmp_path / "run/best", tmp_path / "run/last") == (steps == 5)
 
 
 @pytest.mark.parametrize("where", ["begin", "save"])

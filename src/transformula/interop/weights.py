@@ -76,6 +76,15 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
     return tensors
 
 
+def stated_hash(path: Path) -> str:
+    """The hash that a file of ours says of itself, unchecked; "" where there is none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return str((file.metadata() or {}).get(HASH, ""))
+    except (SafetensorError, OSError):
+        return ""
+
+
 def hash_of(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of names, types, shapes and bytes of tensors on the CPU, whatever their order."""
     ordered = sorted(tensors.items())

@@ -174,10 +174,12 @@ def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[st
     return None, damaged
 
 
-def prune(checkpoints: Path, keep: int, best: int | None = None, anchor: int | None = None) -> None:
-    """Remove all checkpoints but the last `keep` and those of the steps `best` and `anchor`."""
-    kept = [folder_of(checkpoints, step) for step in (best, anchor) if step is not None]
-    for folder in sorted(checkpoints.glob("step-*"))[:-keep]:
+def prune(checkpoints: Path, step: int, keep: int, best: int | None = None, anchor: int | None = None) -> None:
+    """Remove all checkpoints but those of the steps `best` and `anchor` and the last `keep` up to that of a run's own
+    `step`. Later ones, which could not be read when it was resumed, neither go nor count."""
+    kept = [folder_of(checkpoints, one) for one in (best, anchor) if one is not None]
+    own = [folder for folder in sorted(checkpoints.glob("step-*")) if folder.name <= folder_of(checkpoints, step).name]
+    for folder in own[:-keep]:
         if folder not in kept:
             _remove(folder)
 

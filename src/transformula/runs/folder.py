@@ -216,7 +216,7 @@ class RunFolder:
 
     def clean(self) -> None:
         """Remove what a killed process left half written. Only with the lock held."""
-        for place in (self.path, self.checkpoints):
+        for place in (self.path, self.checkpoints, self.bad_batches):
             if self.writes and place.is_dir():
                 remove_partial(place)
                 for left in place.glob(".*.part"):

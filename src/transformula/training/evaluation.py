@@ -24,7 +24,7 @@ from torch import nn
 
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS
-from ..interop.weights import load_tensors, part_of
+from ..interop.weights import load_tensors, part_of, stated_hash
 from ..runs import random_state
 from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Task
@@ -206,16 +206,21 @@ class Evaluations:
         return True
 
     def check_best(self) -> None:
-        """On a resume: forget the best model where its file is damaged. The next evaluation keeps one again."""
+        """On a resume: forget the best model where its file is damaged, or that of a later step than the checkpoint's.
+        The next evaluation keeps one again."""
         p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
         if not p.best_step or not path.is_file():
             return
         try:
             load_tensors(path)
+            if p.best_sha256 in ("", stated_hash(path)):
+                return
+            why, damaged = f"{path}: is of a later step than the checkpoint", False
         except CheckpointError as error:
-            p.best, p.best_loss, p.best_step, p.best_scores, p.best_on = None, None, 0, {}, ""
-            what = "the best model is given up, and the next evaluation keeps its own"
-            self.trainer.shown.say(f"{error}: {what}", warning=True)
+            why, damaged = str(error), True
+        p.best, p.best_loss, p.best_step, p.best_sha256, p.best_scores, p.best_on = None, None, 0, "", {}, ""
+        what = "the best model is given up, and the next evaluation keeps its own"
+        self.trainer.shown.say(f"{why}: {what}", warning=damaged)
 
     def _scores(self, task: Task, interrupts: Interrupts) -> dict[str, float]:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""
@@ -295,8 +300,9 @@ class Evaluations:
         self.trainer.saving.keep_model(self.trainer.run.best, whole)
 
     def _is_best(self, rank: Rank, scores: dict[str, float], seen: str) -> None:
-        p = self.trainer.position
+        p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
         (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, scores, seen
+        p.best_sha256 = self.trainer.ranks.by_first(lambda: stated_hash(path))
 
     def _kept(self, rank: Rank, scores: dict[str, float], must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""

@@ -118,6 +118,7 @@ class Trainer:
         while True:
             self._meet(interrupts)
             end = self.limits.reached(p.step, p.units, self.seconds, p.reserve)
+            evaluated = p.evaluated, p.whole
             try:
                 interrupts.check()
                 if not end and self.evaluations.due():
@@ -133,10 +134,11 @@ class Trainer:
                 self.saving.finish()  # one that failed is tried once more
             late = self.ranks.now() - self.saved_at > SAVED_EVERY
             planned = p.step % every == 0 if every else p.evaluated == p.step
-            if self.saved != p.step and (planned or (late and not every) or end):
+            unsaved = self.saved != p.step or (p.evaluated, p.whole) != evaluated
+            if unsaved and (planned or (late and not every) or end):
                 self.saving.save(planned, must=bool(end))
                 self.saved_at = self.ranks.now()
-            elif planned:  # saved when it was asked to end, before this evaluation
+            elif planned:  # saved when it was asked to end
                 self.guard.set_anchor()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 with suppress(Asked):

@@ -59,6 +59,7 @@ class Position:
     whole            the step at which the whole set was evaluated after samples
     best             the lowest value of the selected score, on the validation rows that evaluations on the way see
     best_loss        the loss on the same rows, which decides between equal values
+    best_sha256      of that model's weights; "" in a checkpoint of an older version
     best_scores      of that model, and `best_on` what of the validation set they are of; "" is all
     worse            evaluations since the last one that was better in its score or, with the same score, in its loss
     recent           the last losses, where spikes are looked for
@@ -83,6 +84,7 @@ class Position:
     best: float | None = None
     best_loss: float | None = None
     best_step: Count = 0
+    best_sha256: str = ""
     best_on: str = ""
     averaged: Count = 0
     worse: Count = 0

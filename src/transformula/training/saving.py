@@ -18,7 +18,15 @@ from torch import Tensor, nn
 
 from ..errors import CheckpointError
 from ..interop.folder import WEIGHTS, save_model
-from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors
+from ..interop.weights import (
+    check_finite,
+    hash_of,
+    in_float32,
+    load_tensors,
+    model_tensors,
+    put_tensors,
+    stated_hash,
+)
 from ..runs import random_state
 from ..runs.checkpoint import (
     OPTIONAL,
@@ -111,15 +119,19 @@ class Saving:
     def _afterwards(self, whole: nn.Module, planned: bool) -> Callable[[], None]:
         """What rank 0 does when a checkpoint stands: write `last/`, and remove older ones."""
         trainer, predictor = self.trainer, self.trainer.task.predictor()
-        keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
-        anchor = trainer.position.step if planned and trainer.guard.rolls_back else trainer.guard.anchor
-        kept = trainer.position.best_step or None, anchor
+        pruning = self._pruning(trainer.position.step if planned and trainer.guard.rolls_back else trainer.guard.anchor)
 
         def work() -> None:
             save_model(trainer.run.last, whole, predictor.save if predictor else None, in_run=True)
-            prune(trainer.run.checkpoints, keep, *kept)
+            pruning()
 
         return work
+
+    def _pruning(self, anchor: int | None) -> Callable[[], None]:
+        """What removes the checkpoints that the run does not keep, as it stands now."""
+        trainer, p = self.trainer, self.trainer.position
+        keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
+        return partial(prune, trainer.run.checkpoints, p.step, keep, p.best_step or None, anchor)
 
     def finish(self, must: bool = False) -> None:
         """Wait for the checkpoint that is being written, if any. One that failed is told as the settings say.
@@ -176,15 +188,14 @@ class Saving:
 
     def write(self, checkpoint: Checkpoint, planned: bool = False) -> None:
         """What `save` does on one rank."""
-        trainer, p = self.trainer, self.trainer.position
+        trainer = self.trainer
         trainer.run.check_there()
         save_checkpoint(trainer.run.checkpoints, checkpoint)
         with trainer.evaluated():
             self.keep_model(trainer.run.last)
         if planned:
             trainer.guard.set_anchor()
-        keep = max(trainer.settings.keep, trainer.settings.average_checkpoints)
-        prune(trainer.run.checkpoints, keep, p.best_step or None, trainer.guard.anchor)
+        self._pruning(trainer.guard.anchor)()
 
     def resume(self, init_sha256: str | None = None) -> None:
         """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one.
@@ -226,11 +237,31 @@ class Saving:
         )
         if ranks != trainer.ranks.data_size:
             self._take_over(ranks)
-        gone = remove_broken(trainer.run.checkpoints, checkpoint.step) if trainer.ranks.first else []
+        gone = trainer.ranks.by_first(self._tidy)
         broken = ", ".join(folder.name for folder in gone)
         removed = f"; removed what is broken: {broken}" if broken else ""
         trainer.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
         trainer.evaluations.check_best()
+        self._renew_last()
+
+    def _tidy(self) -> list[Path]:
+        """Remove older checkpoints, which a killed process did not come to remove, and later ones that are broken;
+        returns the latter."""
+        self._pruning(self.trainer.guard.anchor)()
+        return remove_broken(self.trainer.run.checkpoints, self.trainer.position.step)
+
+    def _renew_last(self) -> None:
+        """Write `last/` where the run was killed between the checkpoint and it: there may be nothing left to train."""
+        trainer, path = self.trainer, self.trainer.run.last / WEIGHTS
+
+        def renew() -> None:
+            tensors = in_float32(model_tensors(whole or trainer.weights.master))
+            if stated_hash(path) != hash_of({name: tensor.to("cpu") for name, tensor in tensors.items()}):
+                self.keep_model(trainer.run.last, whole)
+
+        with trainer.evaluated():
+            whole = self.whole_model()
+            trainer.disk.attempt("the last model", renew)
 
     def _take_over(self, ranks: int) -> None:
         """Go on from a checkpoint of so many ranks: in as many micro-batches, if these can be shared out, so that what
