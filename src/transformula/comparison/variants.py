@@ -18,9 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from ..api.model import Model
 from ..api.plan import resolve
 from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
+from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
 from ..language.messages import FormulaError
 from ..language.model_file import FREE_NUMBERS, ModelText, constant_text
@@ -31,7 +34,7 @@ from .records import Variant
 from .settings import ComparisonSettings
 from .vary import Levels, grid, read_rows
 
-NAMED = re.compile(r"\s*([^\W_][\w .+-]{0,39}?)\s*:\s+(\S.*)", re.S)  # "mine: x = x + ..."
+NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
 LONGEST = 60  # characters of a variant's name
 
 

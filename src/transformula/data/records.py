@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import regex
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
@@ -19,6 +20,7 @@ from .lines import shown
 from .messages import messages_of
 from .pictures import PictureFile, picture
 from .sources import Named, Origin, Source, gone, origins
+from .unicode_words import BASES, SIGNS
 
 Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
@@ -398,7 +400,8 @@ LANGUAGES = frozenset(  # codes of ISO 639-1, and English names
     " arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese"
     " korean norwegian polish portuguese romanian russian spanish swedish turkish ukrainian vietnamese".split()
 )
-COLUMN_NAME = re.compile(r"[^\W\d](?:[\w.:/ -]{0,38}\w)?")  # it begins with a letter, ends with no mark of a sentence
+# it begins with a letter, ends with no punctuation
+COLUMN_NAME = regex.compile(rf"(?!\d)[{BASES}](?:[{SIGNS}.:/ -]{{0,38}}[{SIGNS}])?")
 
 
 def names_columns(row: Sequence[str]) -> bool:

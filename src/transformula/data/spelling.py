@@ -9,15 +9,18 @@ People type and read texts as ever: what is typed is spelled so for the model, a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .records import Record
+import regex
 
-NAME = re.compile(r"\b[^\W\d]\w*")
-PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")  # a word of a name
+from .records import Record
+from .unicode_words import SIGNS, WORD
+
+NAME = regex.compile(rf"(?<![{SIGNS}])(?!\d){WORD.pattern}")
+SMALL = rf"(?![\d_A-Z])[{SIGNS}]"
+PART = regex.compile(rf"(?:{SMALL})+|(?:[A-Z]\p{{M}}*+)+(?!{SMALL})|[A-Z](?:{SMALL})+|\d+")  # a word of a name
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,17 @@ PLAIN = Spelling()  # texts as they are
 
 def words_of(name: str) -> list[str]:
     """The words of a name: parse_HTTPHeader2 -> parse, HTTP, Header, 2. None of a name of underscores."""
-    return PART.findall(name)
+    words: list[str] = PART.findall(name)
+    return words
 
 
 def in_words(text: str) -> str:
     """A text with each name as its words, a blank before each: `self.read_all(n)` -> `self. read all( n)`. Twice is as
     once."""
 
-    def spelled(name: re.Match[str]) -> str:
+    def spelled(name: regex.Match[str]) -> str:
         apart = name.start() > 0 and not text[name.start() - 1].isspace()
         return " " * apart + " ".join(words_of(name[0]) or [name[0]])
 
-    return NAME.sub(spelled, text)
+    text_in_words: str = NAME.sub(spelled, text)
+    return text_in_words

@@ -16,13 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import regex
+
 from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .unicode_words import SIGNS
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
-CONDITION = re.compile(
-    r"""\s*(?P<column>[\w.-]+)\s*(?P<operator>[=!<>]+)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'=!<>]+))"""
+CONDITION = regex.compile(
+    rf"""\s*(?P<column>[{SIGNS}.-]+)\s*(?P<operator>[=!<>]+)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'=!<>]+))"""
 )
 AND = re.compile(r"\s+and(?=\s)")
 EXAMPLE = "expected conditions such as: int_score >= 3 and language == en"

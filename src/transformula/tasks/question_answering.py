@@ -10,7 +10,6 @@ A context that is too long is read in windows that overlap. Each is a row of its
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from ..data.lines import shown
 from ..data.records import Record, columns_of, read_records
 from ..data.settings import LabeledSettings, Named, TestedSettings
 from ..data.splits import SplitRows, read_split
+from ..data.unicode_words import WORD
 from ..errors import DataError, InputError, setting
 from ..generation.settings import AnswerSettings
 from ..language.graph import Architecture
@@ -44,7 +44,6 @@ from .verb import Verb
 INPUTS = ("tokens", "types", "match")  # what a model may read
 START, END = 1, 2  # marks of a position in a row's target, added where both are one; 0 for others, -100 outside
 USUAL = 0.99  # by default answers are at most as long as so large a part of those of training
-WORD = re.compile(r"\w+")
 
 
 class QuestionSettings(LabeledSettings):

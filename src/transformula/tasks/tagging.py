@@ -7,7 +7,6 @@ random field    loss = mean over tokens of -log P(tags | sentence), by a model w
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import regex
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -26,6 +26,7 @@ from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..data.tokenizing import folder_named
+from ..data.unicode_words import WORD
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
@@ -48,7 +49,9 @@ from .writing import load_predictor
 
 TOKENS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
 TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
-TOKEN = re.compile(r"\w+(?:(?:[-.'’@&/]|,(?=\d))\w+)*|([^\w\s])\1*")  # of a text: words; a run of one mark
+TOKEN = regex.compile(  # of a text: words; a run of one other sign, with its marks
+    rf"{WORD.pattern}(?:(?:[-.'’@&/]|,(?=\d)){WORD.pattern})*|((?!\s)\X)\1*"
+)
 LONGEST = 40  # bytes of a token that are read as its characters
 AT_ONCE = 64  # sentences of like lengths whose best tags are searched together
 

@@ -7,9 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import regex
+
 from ...data.records import Record
 from ...data.source_target import texts_of
 from ...data.spelling import words_of
+from ...data.unicode_words import WORD
 from .measured import f1, shared, words
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], list[str] | None]
@@ -76,7 +79,7 @@ def word_by_word(records: Sequence[Record], learned: Sequence[Record]) -> list[s
 def function_name(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
     """The name of the first function that each source defines in Python, in words: read_all_lines -> "read all lines".
     None where a source has no line that begins with `def`."""
-    definition = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
+    definition = regex.compile(rf"^\s*(?:async\s+)?def\s+({WORD.pattern})", regex.MULTILINE)
     names = [definition.search(source) for source in texts_of(records, "source")]
     return [" ".join(words_of(name[1])).lower() for name in names if name] if all(names) else None
 

@@ -11,8 +11,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
+from ...data.unicode_words import WORD
 from ...extras import need
 from .baselines import most_frequent_label
 from .measured import Numbers
@@ -20,7 +22,7 @@ from .measured import Numbers
 Text = str | Sequence[str]
 """A text, or several that belong together."""
 
-WORD = r"\w+|[^\w\s]"  # punctuation counts: a smiley says much
+TOKEN = regex.compile(rf"{WORD.pattern}|(?!\s)\X")  # punctuation counts: a smiley says much
 PIXELS = 1024  # of a picture that are looked at, about
 PICTURES = 10_000  # of those of training that are looked at
 TEXTS = 50_000  # likewise
@@ -30,10 +32,10 @@ def tfidf_linear(training: Sequence[Text], labels: Sequence[Any], texts: Sequenc
     """A linear support vector machine on TF-IDF of words and pairs of words, lower-cased: (1 + log count) log(rows /
     rows with it), rows of length 1. For lists of labels, one machine for each label. It learns from at most `TEXTS` of
     the texts, those spread evenly over them."""
-    svm, of_texts = need("sklearn.svm", "TF-IDF"), need("sklearn.feature_extraction.text", "TF-IDF")
+    svm = need("sklearn.svm", "TF-IDF")
     if not any(map(str.strip, map(joined, training))):
         return most_frequent_label(training, labels, texts)
-    words = of_texts.TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True)
+    words = tfidf(ngram_range=(1, 2), sublinear_tf=True)
     chosen = spread(len(training), TEXTS)
     known, some = words.fit_transform(joined(training[place]) for place in chosen), [labels[place] for place in chosen]
     return predictions_of(svm.LinearSVC(random_state=0), known, some, words.transform(map(joined, texts)))
@@ -44,8 +46,7 @@ def tfidf_cosine(
 ) -> list[float]:
     """The cosine of TF-IDF of the words of two texts, lower-cased, of each pair. How rare a word is, the training texts
     say; nothing is learned from their numbers."""
-    text = need("sklearn.feature_extraction.text", "TF-IDF")
-    words = text.TfidfVectorizer(token_pattern=WORD).fit([each for pair in training for each in pair])
+    words = tfidf().fit([each for pair in training for each in pair])
     first, second = (words.transform(side) for side in zip(*pairs, strict=True))
     cosines: list[float] = np.asarray(first.multiply(second).sum(axis=1)).ravel().tolist()
     return cosines
@@ -53,10 +54,15 @@ def tfidf_cosine(
 
 def tfidf_search(training: Sequence[str], texts: Sequence[str], candidates: Sequence[str]) -> Numbers:
     """The cosines of TF-IDF of the words of each text with those of each candidate, (texts, candidates)."""
-    text = need("sklearn.feature_extraction.text", "TF-IDF")
-    words = text.TfidfVectorizer(token_pattern=WORD).fit(training)
+    words = tfidf().fit(training)
     cosines: Numbers = (words.transform(texts) @ words.transform(candidates).T).toarray()
     return cosines
+
+
+def tfidf(**options: Any) -> Any:
+    """What makes TF-IDF of the words of texts, lower-cased."""
+    text = need("sklearn.feature_extraction.text", "TF-IDF")
+    return text.TfidfVectorizer(tokenizer=TOKEN.findall, token_pattern=None, **options)
 
 
 def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequence[Any]) -> list[Any]:

@@ -11,14 +11,14 @@ a mark between.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from ...data.unicode_words import WORD
+
 COMMON, SHARE = 100, 0.5  # the most frequent words part phrases: so many, and so large a part of the text, at most
-WORD = re.compile(r"\w+")
 
 
 def common_words(texts: Sequence[str]) -> set[str]:
