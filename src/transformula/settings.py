@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -24,6 +24,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), allow_inf_nan=False
     )
+
+    former: ClassVar[Mapping[str, Any]] = {}
+    """What fields were, where runs from before there were such fields go on."""
 
     @classmethod
     def read(cls, given: Mapping[str, Any], source: str = "") -> Self:

@@ -211,6 +211,7 @@ def test_templates(tmp_path, rows):
 
 def test_distinct_pairs():
     assert distinct_pairs(["a b a b", "a b"]) == 2 / 4 and distinct_pairs(["a"]) == 0
+    assert distinct_pairs(["好好好", "不 好"]) == 2 / 3  # each sign of a script without blanks
 
 
 def test_train_and_chat(tmp_path, rows, capsys):

@@ -133,7 +133,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         tell(shown, architecture, stated, task)
         if weights is not None:
             shown.say(weights)
-        config = recorded(plan.data.plain())
+        config = recorded({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
         result = run_training(

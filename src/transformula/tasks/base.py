@@ -251,6 +251,7 @@ class Task(ABC):
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
     widths      those of an output that fits the data, each with a formula that makes it; {}: any may
+    resolved    settings of its data that were left to it, as it chose them: a run records these
     numbers     what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
     memory      what goes from a step to the next, for a task of which a batch goes on from the one before it
     score       the main one of the scores: that of `baselines` and `verdict`, by which the best model is chosen
@@ -275,6 +276,7 @@ class Task(ABC):
     row_name: ClassVar[str] = "rows"
     validated: str = ""
     widths: Mapping[int, str] = {}
+    resolved: Mapping[str, Any] = {}
     score: str = "loss"
     memory: CarriedRows | StreamedWindows | None = None
     example: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..generation.settings import SearchSettings
 from .base import task
+from .bleu_tokenizer import BleuEvaluation, BleuSettings, with_bleu_tokenizer
 from .scores.baselines import constant
 from .scores.measured import bleu, exact_match
 from .seq2seq import SequenceToSequence
@@ -33,6 +34,14 @@ one (seen from its folder), or on standard input. Pictures are of the size that 
         ensemble=True,
     )
     source = RowSource("digits", pictures=True)
-    measure = staticmethod(lambda texts, right: [bleu(texts, right), exact_match(texts, right)])
+    settings = BleuSettings
+    evaluation = BleuEvaluation
+    measure = staticmethod(
+        lambda texts, right, bleu_tokenizer="13a": [
+            bleu(texts, right, tokenize=bleu_tokenizer),
+            exact_match(texts, right),
+        ]
+    )
+    options = staticmethod(with_bleu_tokenizer)
     scores = ("bleu", "exact_match")
     trivial = {"constant": constant}

@@ -32,6 +32,7 @@ from ..data.records import Record
 from ..data.settings import Named, SourceSettings
 from ..data.splits import find_overlap, split_records, without_overlap
 from ..data.tokenizing import choose_tokenizers
+from ..data.unicode_words import PIECE
 from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
 from ..structured import Malformed, load_yaml, parse_yaml
@@ -481,8 +482,9 @@ def evenly(rows: int, most: int) -> list[int]:
 
 
 def distinct_pairs(texts: Sequence[str]) -> float:
-    """Distinct-2 (Li et al. 2016): different pairs of words that follow each other, of all such pairs; 0 for none."""
-    pairs = [pair for text in texts for pair in pairwise(text.split())]
+    """Distinct-2 (Li et al. 2016): different pairs of words (signs, of a script without blanks) that follow each other,
+    of all such pairs; 0 for none."""
+    pairs = [pair for text in texts for pair in pairwise(PIECE.findall(text))]
     return len(set(pairs)) / len(pairs) if pairs else 0.0
 
 

@@ -63,6 +63,8 @@ class SequenceToSequence(Task):
 
     source   where the rows come from
     measure  predictions, references and options of its `evaluation` -> scores of what is written, the main one first
+    options  options of `measure`, and texts that are right -> the options with those that were left to the task, and
+             what a person is told of these
     scores   these, and any others that an evaluation finds, such as bleu_lower_cased; more of each is better
     trivial  the baselines, by name
 
@@ -94,7 +96,8 @@ line out, in order; an empty line stays one. So it is for every model that write
     )
     sequences = None
     source: ClassVar[RowSource]
-    measure: ClassVar[Measure]
+    measure: Measure
+    options: ClassVar[Any] = staticmethod(lambda options, references: (options, ""))
     scores: ClassVar[tuple[str, ...]]
     trivial: ClassVar[Mapping[str, Baseline]]
 
@@ -120,6 +123,10 @@ line out, in order; an empty line stays one. So it is for every model that write
         self.data = data = Seq2SeqData(self.source, self.name, settings, numbers, reads, accumulate, seed)
         self.numbers, self.seed = data.numbers, seed
         self.score = "loss" if settings.written == 0 else self.scores[0]
+        own = {key: getattr(settings, key) for key in own_options(type(self)) if key in type(settings).model_fields}
+        self.resolved, note = type(self).options(own, references_of(data.validation.records))
+        self.measure = partial(type(self).measure, **self.resolved)
+        data.notes += [note] if note else []
         if not self.source.pictures:
             sources = (" ".join(str(row["source"]).split()) for row in data.validation.records)
             self.example = next((text for text in sources if 0 < len(text) <= MOST_SHOWN), "")
@@ -191,7 +198,7 @@ line out, in order; an empty line stays one. So it is for every model that write
                 heard(done, total)
 
         def of_written(records: Sequence[Record], written: Progress | None = None) -> list[Measured]:
-            return list(type(self).measure(data.texts(model, records, written), references_of(records)))
+            return list(self.measure(data.texts(model, records, written), references_of(records)))
 
         scores = target_scores(model, batches())
         if rows:
@@ -222,7 +229,7 @@ line out, in order; an empty line stays one. So it is for every model that write
             return {}
         records = [self.data.validation.records[row] for row in self.data.generated_rows]
         texts, references = texts_by(self.trivial, records, self.data.training.records), references_of(records)
-        return {name: next(iter(type(self).measure(written, references))).score for name, written in texts.items()}
+        return {name: next(iter(self.measure(written, references))).score for name, written in texts.items()}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'bleu 36.2 on 1,014 validation rows: above copy (1.3)'."""
@@ -253,12 +260,15 @@ line out, in order; an empty line stays one. So it is for every model that write
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         chosen = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
-        own = [key for key in cls.evaluation.model_fields if key not in Seq2SeqEvaluation.model_fields]
         records, learned, notes = rows_to_score(cls, trained, data, given)
+        known = {key: trained.recorded[key] for key in own_options(cls) if key in trained.recorded and key not in given}
+        own = {key: getattr(chosen, key) for key in own_options(cls)} | known
+        own, note = cls.options(own, references_of(records))
+        notes += [note] if note else []
         writing, sources = Writing.load(trained.folder), [row["source"] for row in records]
         written = writing.predict(trained.modules, sources, search, progress=progress)
         return scored(
-            partial(cls.measure, **{key: getattr(chosen, key) for key in own}),
+            partial(cls.measure, **own),
             [answers[0].text for answers in written],
             references_of(records),
             texts_by(cls.trivial, records, learned),
@@ -334,6 +344,11 @@ def rows_to_score(
     if overlap.rows and Seq2SeqEvaluation.read({"overlap": given.get("overlap", "refuse")}).overlap == "refuse":
         raise DataError(f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep")
     return records, rows.training, notes
+
+
+def own_options(kind: type[SequenceToSequence]) -> list[str]:
+    """The options of a task's measure: what its `evaluation` adds to that of all such tasks."""
+    return [key for key in kind.evaluation.model_fields if key not in Seq2SeqEvaluation.model_fields]
 
 
 def how_of(settings: SearchSettings, usual: int, models: int) -> str:

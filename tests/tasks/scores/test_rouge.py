@@ -7,6 +7,8 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, SECOND, texts
 from transformula.tasks.scores.measured import Measured, common_subsequence, words
@@ -76,6 +78,29 @@ def test_words() -> None:
     assert words('Well-known "3.5 %" of Mädchen!') == ["well", "known", "3", "5", "of", "m", "dchen"]
     assert words("ties flies running", stem=True) == ["tie", "fli", "run"]
     assert words(" ") == []
+
+
+@given(st.text("aZé3_ß²½µﬁ.,-'’ Ａ\u0301ʼ"))
+def test_latin_texts_have_the_words_of_the_old_package(text: str) -> None:
+    assert words(text) == re.findall("[a-z0-9]+", text.lower())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Я читаю книгу 7.", "я читаю книгу 7"),
+        ("मैं हिन्दी पढ़ता हूँ।", "मैं हिन्दी पढ़ता हूँ"),
+        ("شُكرًا ٣", "شُكرًا ٣"),
+        ("나는 책을 읽었다.", "나는 책을 읽었다"),
+        ("我用Python3写。", "我 用 python3 写"),
+        ("東京タワー", "東 京 タ ワ ー"),
+        ("อ่านน้ำ", "อ่ า น น้ ำ"),
+    ],
+)
+def test_words_of_other_scripts(text: str, expected: str) -> None:
+    assert words(text) == expected.split()
+    assert [each.score for each in rouge([text], [text]).values()] == pytest.approx([100] * 3)
+    assert words(text, stem=True) == words(text)
 
 
 def test_stems_by_hand() -> None:

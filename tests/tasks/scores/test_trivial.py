@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformula.errors import MissingExtra
-from transformula.tasks.scores.baselines import most_frequent_label, most_frequent_tag
+from transformula.tasks.scores.baselines import first_sentence_of, most_frequent_label, most_frequent_tag
 from transformula.tasks.scores.linear import linear_pixels, nearest_mean, pixels_of, tfidf_cosine, tfidf_linear
 
 GOOD, BAD = ["a fine film", "a film so fine !", "I liked it"], ["a dull film", "so dull , I left", "it is dull"]
@@ -35,6 +35,14 @@ def test_linear_models_of_words() -> None:
     assert sorted(tfidf_linear(training, several, ["a fine film"])[0]) == ["film", "good"]
     # nothing to learn from
     assert tfidf_linear(["", " "], ["a", "a"], ["x"]) == ["a"] and tfidf_linear(["x", "y"], ["a", "a"], ["x"]) == ["a"]
+
+
+def test_what_counts_in_a_script_without_blanks() -> None:
+    assert first_sentence_of("我看书。他不看。") == "我看书。" and first_sentence_of("मैं हूँ। वह है।") == "मैं हूँ।"
+    assert first_sentence_of("It is 3.5. Yes.") == "It is 3.5."
+    pytest.importorskip("sklearn")
+    training, labels = ["这部电影很好看", "好看极了", "这部电影很无聊", "无聊极了"], ["good"] * 2 + ["bad"] * 2
+    assert tfidf_linear(training, labels, ["好看", "无聊"]) == ["good", "bad"]
 
 
 def test_the_cosine_of_words() -> None:

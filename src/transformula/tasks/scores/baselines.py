@@ -41,8 +41,9 @@ def first_sentence(records: Sequence[Record], learned: Sequence[Record]) -> list
 
 
 def first_sentence_of(text: str) -> str:
-    """It ends at `.`, `!` or `?` before a space or a newline; nothing is known of abbreviations."""
-    return re.split(r"(?<=[.!?])\s+", text.strip())[0]
+    """It ends at `.`, `!` or `?` before a space or a newline, or at what other scripts write for these; nothing is
+    known of abbreviations."""
+    return re.split(r"(?<=[.!?؟।።])\s+|(?<=[。！？])\s*", text.strip())[0]
 
 
 def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:

@@ -14,7 +14,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from ...data.unicode_words import WORD
+from ...data.unicode_words import BASES, SIGNS, UNSPACED_SIGN
 from ...extras import need
 from .baselines import most_frequent_label
 from .measured import Numbers
@@ -22,7 +22,8 @@ from .measured import Numbers
 Text = str | Sequence[str]
 """A text, or several that belong together."""
 
-TOKEN = regex.compile(rf"{WORD.pattern}|(?!\s)\X")  # punctuation counts: a smiley says much
+# Punctuation counts: a smiley says much. So does each sign of a script without blanks.
+TOKEN = regex.compile(rf"{UNSPACED_SIGN}|[{BASES}](?:(?!{UNSPACED_SIGN})[{SIGNS}])*|(?!\s)\X")
 PIXELS = 1024  # of a picture that are looked at, about
 PICTURES = 10_000  # of those of training that are looked at
 TEXTS = 50_000  # likewise

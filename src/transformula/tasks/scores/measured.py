@@ -8,7 +8,6 @@ BLEU and chrF are sacrebleu's (Post 2018, "A call for clarity in reporting BLEU 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +15,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
+from ...data.unicode_words import SIGNS, UNSPACED, UNSPACED_SIGN
 from ...errors import InputError
 from ...extras import need
 from .porter import stem as stem_of
 
 Numbers = NDArray[np.float64]
 References = Sequence[str | Sequence[str]]  # for each example its reference, or several of them
+
+APART = rf"a-z0-9_\p{{Latin}}{UNSPACED}"  # what is no part of a word of other scripts
+WORD = regex.compile(
+    rf"[a-z0-9]+|{UNSPACED_SIGN}|(?![{APART}])(?:(?!\p{{Common}})\p{{L}}|\p{{Nd}})(?:(?![{APART}])[{SIGNS}])*"
+)
 
 
 @dataclass(frozen=True)
@@ -180,8 +186,9 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
     Of several references one, that with which the example has the best ROUGE-1, counts for all three (as SciTLDR is
     scored); the signature says "best:rouge1".
 
-    Words are runs of a-z and 0-9 in the lower-cased text, as that package has it: other letters part words, so that
-    figures for languages other than English are comparable with that package's only.
+    Words of Latin script are runs of a-z and 0-9 in the lower-cased text, as that package has it: other letters of this
+    script part words. Of other scripts, of which that package reads nothing, words are those of Unicode, and each sign
+    of a script without blanks is one (Chinese, Japanese, Thai, ...).
 
     Raises InputError.
     """
@@ -198,8 +205,8 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
 
 def words(text: str, stem: bool = False) -> list[str]:
     """The words that ROUGE compares."""
-    plain = re.findall("[a-z0-9]+", text.lower())
-    return [stem_of(word) if len(word) > 3 else word for word in plain] if stem else plain
+    plain: list[str] = WORD.findall(text.lower())
+    return [stem_of(word) if len(word) > 3 and word.isascii() else word for word in plain] if stem else plain
 
 
 def three(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
