@@ -12,8 +12,9 @@ import torch
 from tests.tokenizers.published_folders import write_plain
 from transformula import Model
 from transformula.errors import ConfigError, InputError
-from transformula.generation.settings import FillSettings
+from transformula.generation.settings import FillSettings, ReplySettings
 from transformula.tasks.base import IGNORED, tasks
+from transformula.tasks.dialogue import TEMPLATE, Chat
 from transformula.tasks.masked_language_modeling import Filling
 from transformula.tasks.writing import TextGenerator
 from transformula.tokenizers.base import Tokenizer, load
@@ -140,6 +141,47 @@ def test_a_text_begins_after_its_mark_and_ends_at_any_end(llama2: Path) -> None:
             model.module.get_parameter("after.norm.bias").fill_(1.0)
         assert model.generate("the cat", temperature=0, max_tokens=8) == ""
         assert model.generate(tokens=[1], temperature=0, max_tokens=8) == []
+
+
+@pytest.mark.parametrize("name", ["llama2", "t5"])  # their decoders take a blank from the beginning of a text
+def test_what_goes_on_with_a_text_keeps_its_blank(name: str, tmp_path: Path) -> None:
+    folder = write_plain(name, tmp_path)
+    model = Model("pre-norm", tokenizer=folder, **SMALL)
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    follower = next(i for i in tokenizer.encode("the cat and the dog") if tokenizer.pieces[i].startswith(b" "))
+    with torch.no_grad():  # the likeliest token, whatever was read
+        model.module.get_parameter("words.weight").zero_()[follower] = 1.0
+        model.module.get_parameter("after.norm.weight").zero_()
+        model.module.get_parameter("after.norm.bias").fill_(1.0)
+    prompts, shown = ["the cat", "x"], [""] * 2
+    for texts in (prompts, prompts[:1]):
+        ids = [[*tokenizer.prompt(text), follower, follower] for text in texts]
+        wholes = [tokenizer.decode(each) for each in ids]
+        assert all(" " in whole[len(text) :] for text, whole in zip(texts, wholes, strict=True))
+
+        def show(row: int, piece: str) -> None:
+            shown[row] += piece
+
+        shown[:] = [""] * 2
+        written = model.generate(texts, temperature=0, max_tokens=2, on_text=show)
+        assert [text + more for text, more in zip(texts, written, strict=True)] == wholes
+        assert shown[: len(texts)] == written
+    assert not model.generate("", temperature=0, max_tokens=1).startswith(" ")  # nothing stands before
+
+
+def test_a_reply_that_is_a_text_of_its_own_begins_without_a_blank(llama2: Path) -> None:
+    chat = Chat("dialogue", dict(TEMPLATE), 64, 8, load(llama2))
+    model = Model("pre-norm", tokenizer=llama2, **SMALL)
+    first = chat.tokenizer.encode("the cat")[0]
+    assert chat.tokenizer.pieces[first].startswith(b" ")
+    with torch.no_grad():
+        model.module.get_parameter("words.weight").zero_()[first] = 1.0
+        model.module.get_parameter("after.norm.weight").zero_()
+        model.module.get_parameter("after.norm.bias").fill_(1.0)
+    asked: Any = [[{"role": "user", "content": "the dog"}]]
+    ((reply,),) = chat.predict([model.module], asked, ReplySettings(temperature=0, max_tokens=2))
+    assert reply.text == chat.tokenizer.decode([first, first])
 
 
 def test_sources_and_targets_stand_as_in_pre_training(tmp_path: Path) -> None:

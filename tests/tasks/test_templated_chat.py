@@ -51,6 +51,22 @@ def test_a_reply_goes_on_from_what_the_template_writes(model: Any) -> None:
     assert reply.ended and reply.text == ""
 
 
+def test_a_reply_goes_on_with_the_text_of_the_template(tmp_path: Path) -> None:
+    """With a decoder that takes a blank from the beginning of a text: between [/INST] and the reply one stays."""
+    folder = write_plain("llama2", tmp_path)
+    (folder / "chat_template.jinja").write_text("[INST] {{ messages[-1].content }} [/INST]")
+    model = Model("pre-norm", tokenizer=folder, depth=1, width=16, heads=2, context=160)
+    tokenizer: Any = model.tokenizer
+    ids = tokenizer.encode_special(tokenizer.chat.render(HISTORY[-1:]), template=False)
+    blank = next(i for i in tokenizer.encode("the cat") if tokenizer.pieces[i].startswith(b" "))
+    with torch.no_grad():  # the likeliest token, whatever was read
+        model.module.get_parameter("words.weight").zero_()[blank] = 1.0
+        model.module.get_parameter("after.norm.weight").zero_()
+        model.module.get_parameter("after.norm.bias").fill_(1.0)
+    reply = model.predict("and?", max_tokens=2)
+    assert tokenizer.decode(ids) + reply == tokenizer.decode([*ids, blank, blank]) and reply.startswith(" ")
+
+
 def test_the_oldest_messages_are_left_out_where_they_do_not_fit(model: Any) -> None:
     chat = model.predictor.of(model)
     ids, note = chat.prompt(HISTORY, chat.settings(), 40)

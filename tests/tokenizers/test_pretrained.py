@@ -107,6 +107,21 @@ def test_a_stream_gives_the_text_of_the_whole(name: str, folder: Any) -> None:
 
 
 @families
+def test_a_stream_gives_what_stands_behind_other_ids(name: str, folder: Any) -> None:
+    ours, chance = opened(folder(name)), random.Random(1)
+    for text in [*NASTY, *TEXT, "the cat" * 40, "\N{SNOWMAN}\N{GRINNING FACE}" * 9]:
+        ids = ours.encode_special(text)
+        for cut in sorted(chance.sample(range(len(ids) + 1), k=min(len(ids), 8))):
+            before = ours.decode(ids[:cut])
+            if before.endswith("\ufffd") or not ours.decode(ids).startswith(before):
+                continue  # a character is cut, or a blank before a sign is taken away
+            stream = ours.stream(ids[:cut])
+            for _ in range(2):  # it can be used again
+                pushed = [stream.push(i) for i in ids[cut:]]
+                assert before + "".join(pushed) + stream.finish() == ours.decode(ids)
+
+
+@families
 def test_saved_and_loaded_is_the_same_to_us_and_to_transformers(name: str, folder: Any, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

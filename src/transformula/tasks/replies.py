@@ -109,7 +109,8 @@ class Replying(Predictor):
             some = rows[first : first + AT_ONCE]
             prompts, notes = zip(*(chat.prompt(inputs[row], settings, most) for row in some), strict=True)
             drawing = SamplingSettings(**plain, seed=settings.seed + first, max_tokens=most)
-            written = written_after(models[0], self.tokenizer, prompts, drawing, on_text)
+            apart = not self.continues
+            written = written_after(models[0], self.tokenizer, prompts, drawing, on_text, apart=apart)
             texts, ids = [one.text for one in written], [one.ids for one in written]
             scores = chat.scores(models[0], prompts, texts, ids)
             for row, one, note, score in zip(some, written, notes, scores, strict=True):

@@ -100,9 +100,13 @@ def written_after(
     prompts: Sequence[Sequence[int]],
     settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None,
+    *,
+    apart: bool = False,
 ) -> list[Continuation]:
-    """What follows the tokens of each prompt. `on_text` is called with (row, piece of text) as it is written."""
-    streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=tokenizer.ends) for _ in prompts]
+    """What follows the tokens of each prompt. `on_text` is called with (row, piece of text) as it is written. `apart`:
+    what is written is a text of its own, not the rest of one with the prompt."""
+    pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
+    streams = [StoppingStream(each, stop=settings.stop, end=tokenizer.ends) for each in pieces]
 
     def show(row: int, piece: str) -> None:
         if piece and on_text is not None:

@@ -116,8 +116,9 @@ class Tokenizer(ABC):
         """The text of the ids; special tokens are none of it. Raises InputError for an id out of range."""
 
     @abstractmethod
-    def stream(self) -> Stream:
-        """Decodes token by token, for text that is shown while it is made: together the text that `decode` gives."""
+    def stream(self, before: Sequence[int] = ()) -> Stream:
+        """Decodes token by token, for text that is shown while it is made: together the text that `decode` gives, or
+        what it gives behind the ids `before`."""
 
     def prompt(self, text: str) -> list[int]:
         """The ids of a text that a model goes on with."""
@@ -198,8 +199,8 @@ class Lossless(Tokenizer):
         """The text of the ids. Bytes that are not UTF-8 (a character cut in two) become U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
-    def stream(self) -> TextStream:
-        return TextStream(self)
+    def stream(self, before: Sequence[int] = ()) -> TextStream:
+        return TextStream(self)  # an id stands for the same bytes behind any others
 
     @property
     def identity(self) -> str:

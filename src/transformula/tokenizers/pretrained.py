@@ -135,9 +135,9 @@ class Pretrained(Tokenizer):
             text = text.replace(sign, sign.strip())
         return text
 
-    def stream(self) -> WindowStream:
+    def stream(self, before: Sequence[int] = ()) -> WindowStream:
         return WindowStream(self.decode, lambda i: 0 <= i < self.vocab and i not in self._special, self._is_byte,
-                            self._cleans)  # fmt: skip
+                            self._cleans, before)  # fmt: skip
 
     def _is_byte(self, number: int) -> bool:
         return BYTE.fullmatch(self._backend.id_to_token(number) or "") is not None

@@ -6,7 +6,7 @@ and knows nothing of what transformers does to the text afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 MOST, KEPT = 64, 16  # ids that are decoded at a time, and how many stay when older ones are given up
 CLEANED = 8  # characters at the end that cleaning may still change: its longest pattern has 4, and 4 before it
@@ -19,6 +19,7 @@ class WindowStream:
     is_text  whether an id stands for a text: special tokens do not, and are passed over
     is_byte  whether an id is a single byte; a run of these is decoded as a whole, so it is waited for
     cleaned  whether blanks before signs are taken away afterwards
+    before   ids that stand before: a decoder takes a blank from the beginning of a text, and not behind these
     """
 
     def __init__(
@@ -27,10 +28,19 @@ class WindowStream:
         is_text: Callable[[int], bool],
         is_byte: Callable[[int], bool],
         cleaned: bool,
+        before: Sequence[int] = (),
     ) -> None:
         self._decode, self._is_text, self._is_byte, self._cleaned = decode, is_text, is_byte, cleaned
-        self._ids: list[int] = []
-        self._shown = 0  # characters of the window's text that were given out
+        texts = [i for i in before if is_text(i)]
+        first = max(0, len(texts) - KEPT)
+        while first and is_byte(texts[first]):  # no character is cut
+            first -= 1
+        self._before = texts[first:]
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ids = list(self._before)
+        self._shown = len(self._decode(self._ids))  # characters of the window's text that were given out
 
     def push(self, *ids: int) -> str:
         """The characters that these ids make certain; may be empty."""
@@ -48,7 +58,7 @@ class WindowStream:
     def finish(self) -> str:
         """What is left of the text. The stream can be used again."""
         left = self._decode(self._ids)[self._shown :]
-        self._ids, self._shown = [], 0
+        self._begin()
         return left
 
     def _certain(self, text: str) -> int:
