@@ -117,6 +117,18 @@ def predictor_in(folder: Path) -> Predictor | None:
     return generator_of(tokenizer) if others is None else others(task, tokenizer)
 
 
+def checked_tables(predictor: Predictor | None, architecture: Architecture, folder: Path) -> Predictor | None:
+    """The predictor itself. Raises CheckpointError for one by whose tokenizers the model has not a row for each id."""
+    from ..tokenizers.base import check_rows
+
+    numbers, tokenizer = architecture.numbers, getattr(predictor, "tokenizer", None)
+    source = getattr(predictor, "source", None) or tokenizer
+    for key, each in (("vocab", tokenizer), ("source_vocab", source)):
+        if each is not None and key in numbers:
+            check_rows(each, int(numbers[key]), folder)
+    return predictor
+
+
 def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
     """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more; for one that came
     with a model of others, at least."""

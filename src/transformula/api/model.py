@@ -9,7 +9,17 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .inputs import check_fits, ids_of, must_predict, must_write, predict, predictor_in, texts_of, tokenizer_of
+from .inputs import (
+    check_fits,
+    checked_tables,
+    ids_of,
+    must_predict,
+    must_write,
+    predict,
+    predictor_in,
+    texts_of,
+    tokenizer_of,
+)
 from .reading import check_model, import_packages, known_words, model_folder
 
 if TYPE_CHECKING:
@@ -154,7 +164,8 @@ class Model:
     def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:
         """A model with what else lies in its folder."""
         model = cls(architecture)
-        model._module, model.folder, model.predictor = module, folder, predictor_in(folder)
+        model._module, model.folder = module, folder
+        model.predictor = checked_tables(predictor_in(folder), architecture, folder)
         return model
 
     @property

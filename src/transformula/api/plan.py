@@ -177,6 +177,8 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
 
     Raises ConfigError with all mistakes, InputError, FormulaError.
     """
+    from ..interop.folder import check_tokenizer
+
     import_packages(use)
     settings = with_current_keys(config)
     check_use(settings.pop("use", []), use)
@@ -186,6 +188,7 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
     if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
         settings["tokenizer"] = str(start.folder)
+        check_tokenizer(start.folder, check_model(start.folder, use=use))
     text, data, training = resolve(model, settings, source, task, beside)
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.

@@ -111,23 +111,29 @@ def choose_tokenizers(
     others   those of the validation and the test set
     numbers  the model's: `vocab`, and `source_vocab` where each side has its own
     """
+
+    def checked(key: str, tokenizer: Tokenizer) -> Tokenizer:
+        size = numbers.get(key)
+        if size is not None and tokenizer.vocab > size:
+            raise ConfigError(
+                f"{key}: the model says {size}, the tokenizer ({name}) has {tokenizer.vocab}; leave {key} out of the"
+                f" model, or write {key}: {tokenizer.vocab}"
+            )
+        return tokenizer
+
     folder = folder_named(name)
     if folder is not None:
         target = load(folder)
         own = folder / "source" / FILE
         loaded = {side: load(own) if side == "source" and own.is_file() and not joint else target for side in sides}
+        for tokenizer in loaded.values():
+            checked("vocab" if tokenizer is target else "source_vocab", tokenizer)
         return loaded, f"{target.kind}, loaded from {name}"
     name = "bpe" if name == "auto" else name
 
     def trained(texts: Sequence[str], more: Sequence[str], key: str) -> Tokenizer:
         size = None if numbers.get(key) is None else int(numbers[key])
-        tokenizer = trained_tokenizer(name, texts, size, more)
-        if size is not None and tokenizer.vocab > size:
-            raise ConfigError(
-                f"{key}: the model says {size}, the tokenizer ({name}) has {tokenizer.vocab}; write {key}:"
-                f" {tokenizer.vocab}"
-            )
-        return tokenizer
+        return checked(key, trained_tokenizer(name, texts, size, more))
 
     if joint or len(sides) == 1:
         both = trained([t for side in sides.values() for t in side], [t for o in others.values() for t in o], "vocab")

@@ -27,6 +27,8 @@ from ..language.model_file import read_file, read_text
 from ..model import build
 from ..ownership import MARKER, mark, names_in, refuse_strangers, strangers
 from ..tokenizers.base import FILE as TOKENIZER
+from ..tokenizers.base import check_rows, load
+from ..tokenizers.published import is_tokenizer
 from ..words import vocabulary
 from .card import CARD, model_card
 from .exchange import EXPORTERS, IMPORTERS, TEXT, Exporter, ModelFiles
@@ -140,7 +142,8 @@ def convert(
     report  what a run says of itself, for the model card
     dtype   of the weights, by default the format's own
 
-    Raises CheckpointError, UnknownName for a format that is not registered, InputError for one that has its own type.
+    Raises CheckpointError, also for a tokenizer with more ids than the model; UnknownName for a format that is not
+    registered, InputError for one that has its own type.
     """
     source, out = Path(source), Path(out)
     writer(write, dtype)
@@ -150,7 +153,8 @@ def convert(
     refuse_strangers(out)
     for note in files.notes:
         warnings.warn(note, stacklevel=2)
-    model, _ = build_model(files, verify)
+    model, architecture = build_model(files, verify)
+    check_tokenizer(source, architecture)
     read_names = {MARKER, *files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
 
     def others(new: Path) -> None:
@@ -163,6 +167,18 @@ def convert(
             (new / CARD).write_text(model_card(model, report), encoding="utf-8")
 
     return save_model(out, model, others, write, dtype)
+
+
+def check_tokenizer(folder: Path, architecture: Architecture) -> None:
+    """Raise CheckpointError where a folder's tokenizer has more ids than the model; one that cannot be read is no
+    matter of the model's."""
+    if not is_tokenizer(folder) or "vocab" not in architecture.numbers:
+        return
+    try:
+        tokenizer = load(folder)
+    except CheckpointError:
+        return
+    check_rows(tokenizer, int(architecture.numbers["vocab"]), folder)
 
 
 def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:

@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError
 from ..structured import load_json
-from ..tokenizers.base import FILE, Tokenizer, load
+from ..tokenizers.base import FILE, Tokenizer, check_rows, load
 from ..tokenizers.byte_level import END, alphabet
 
 
 def tokenizer_of(folder: Path, size: int) -> tuple[Tokenizer, Mapping[str, Any]]:
     """A folder's tokenizer, and what its file holds. Raises CheckpointError where it has more than `size` tokens."""
     tokenizer = load(folder)
-    if tokenizer.vocab > size:
-        what = f"{folder.name}/{FILE} has {tokenizer.vocab} tokens, more than the {size} of the model"
-        raise CheckpointError(f"{what}; expected the tokenizer with which it was trained")
+    check_rows(tokenizer, size, folder / FILE)
     return tokenizer, load_json(folder / FILE)
 
 

@@ -264,6 +264,16 @@ def load(folder: Path | str) -> Tokenizer:
         raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
 
 
+def check_rows(tokenizer: Tokenizer, rows: int, where: Path | str) -> None:
+    """Raise CheckpointError for a tokenizer with an id of which a model's table of so many rows has none."""
+    if tokenizer.vocab > rows:
+        raise CheckpointError(
+            f"{where}: the tokenizer's ids go up to {tokenizer.vocab - 1}, added tokens included, and the model has"
+            f" {rows} rows of tokens: put the tokenizer there with which it was trained, or give the model"
+            f" {tokenizer.vocab} rows (in transformers: model.resize_token_embeddings({tokenizer.vocab}))"
+        )
+
+
 def _state_of(path: Path) -> Any:
     """The JSON of a tokenizer's file, None where it is not there. Raises CheckpointError where it cannot be read."""
     try:
