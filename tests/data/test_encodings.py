@@ -67,6 +67,14 @@ def test_an_option_without_effect_is_refused(tmp_path):
     assert read_corpus(tmp_path / "a.txt", file_format="tsv", column="1").documents == ["text"]
 
 
+def test_the_error_for_an_unknown_ending_names_the_option(tmp_path):
+    for name, said in (("sst.train", "its ending .train is"), ("sst", "its name has no ending that is")):
+        (tmp_path / name).write_text("1\ta film\n")
+        with pytest.raises(DataError, match=f"{name}: {said} no format with columns; say .* with file_format=tsv, or"):
+            read_records(tmp_path / name)
+        assert [row["1"] for row in read_records(tmp_path / name, {"1": 1}, file_format="tsv")] == ["1"]
+
+
 def test_settings_name_both(tmp_path):
     settings = TextSettings.read({"encoding": "latin-1", "file_format": "csv", "column": "text"})
     (tmp_path / "rows.dat").write_bytes(LATIN)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from transformula.data.format import formats
 from transformula.data.lines import lines_of
-from transformula.data.records import read_records
+from transformula.data.records import columns_of, read_records
 from transformula.errors import ConfigError, DataError
 
 
@@ -141,9 +141,12 @@ class TestTables:
         assert rows(path, {"a": 2}, header=True) == [{"a": 'ein "x'}, {"a": "zwei"}]
         assert rows(path, {"a": "2"}) == [{"a": "de"}, {"a": 'ein "x'}, {"a": "zwei"}]
         assert [r.place for r in read_records(path)][-1] == f"{path}:4"
-        twice = write(tmp_path / "b.tsv", "x\tx\n1\t2\n")
-        with pytest.raises(DataError, match="two columns are called 'x'"):
-            rows(twice)
+        twice = write(tmp_path / "b.tsv", "text\tlabel\ttext\n1\t2\t3\n")
+        for read in (rows, columns_of):
+            with pytest.raises(DataError, match=r"b.tsv:1: columns 1 and 3 are both called 'text'; give one .* name"):
+                read(twice)
+        same = write(tmp_path / "c.tsv", "Title\tTitle\nName\tNom\n")
+        assert columns_of(same) == (["1", "2"], False)
         assert rows(twice, {"a": 2}, header=True) == [{"a": "2"}]
 
     def test_csv_quotes(self, tmp_path):
@@ -196,6 +199,18 @@ class TestJson:
         with pytest.raises(DataError, match="'translation' is a dict"):
             rows(path, ["translation"])
 
+    def test_lines_in_a_file_that_is_called_json(self, tmp_path):
+        path = write(tmp_path / "a.json", '\n{"a": "x", "l": [1]}\r\n\n{"a": "y"}\n')
+        assert [(record.place, record["a"]) for record in read_records(path, ["a"])] == [
+            (f"{path}:2", "x"),
+            (f"{path}:4", "y"),
+        ]
+        assert rows(write(tmp_path / "b.json", '"x"\n"y"')) == [{"text": "x"}, {"text": "y"}]
+        with pytest.raises(DataError, match=r"c.json:2: broken JSON at column 6: .*expected an object on each line"):
+            rows(write(tmp_path / "c.json", '{"a": "x"}\n{"a" 3}\n'))
+        for whole in ('[{"a": "x"},\n{"a": "y"}]', '[\n{"a": "x"},\n{"a": "y"}\n]'):
+            assert rows(write(tmp_path / "d.json", whole)) == [{"a": "x"}, {"a": "y"}]
+
     def test_nulls_are_empty(self, tmp_path):
         records = read_records(write(tmp_path / "a.jsonl", '{"a": null}\n{"a": "x"}\n'))
         assert len(list(records)) == 1 and records.tally.empty == {"a": 1}
@@ -228,6 +243,10 @@ class TestParquet:
         assert rows(path, {"n": 2})[0] == {"n": "1"}
         with pytest.raises(DataError, match="no column 'bigg'; did you mean big"):
             rows(path, ["bigg"])
+        same = tmp_path / "same.parquet"
+        parquet.write_table(arrow.table([[1], [2]], names=["n", "n"]), same)
+        with pytest.raises(DataError, match="same.parquet: columns 1 and 2 are both called 'n'"):
+            rows(same)
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(DataError, match="a.parquet:1: is not a whole parquet file .*copy it again"):
             rows(path)
@@ -346,7 +365,7 @@ class TestOptions:
     def test_unknown_formats(self, tmp_path):
         with pytest.raises(
             DataError,
-            match="did you mean tsv. known: bio, conll, .*csv, .*json, jsonl, .*tsv; .*file_format=tsv;.*train.{de,en}",
+            match="did you mean tsv. .*file_format=tsv, .*: bio, conll, .*csv, .*json, jsonl, .*tsv; .*train.{de,en}",
         ):
             read_records(write(tmp_path / "a.tsvv", "x"))
         assert rows(write(tmp_path / "a.txt", "x\ty\n1\t2\n"), file_format="tsv") == [{"x": "1", "y": "2"}]

@@ -107,6 +107,14 @@ def place_of(path: Path, at: int | str) -> str:
     return f"{path}:{at}" if isinstance(at, int) else f"{path}, {at}"
 
 
+def same_name(names: Sequence[str]) -> str:
+    """What two columns of one name are told by: "columns 2 and 5 are both called 'text'"; "" for none."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            return f"columns {names.index(name) + 1} and {place + 1} are both called {name!r}"
+    return ""
+
+
 def kind_of(value: Any) -> str:
     """What kind of value it is, in the words of JSON."""
     names = {list: "a list", dict: "an object", bool: "true or false", str: "a string", type(None): "null"}

@@ -15,7 +15,7 @@ import regex
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
-from .format import Grouped, Options
+from .format import Grouped, Options, same_name
 from .lines import shown
 from .messages import messages_of
 from .pictures import PictureFile, picture
@@ -359,10 +359,13 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
     how = Options(**options)
     origin = origins(first, how.file_format)[0]
     origin.check(how, images=False)
-    for _, row in origin.read(replace(how, header=False)):
+    for place, row in origin.read(replace(how, header=False)):
         if not origin.table:
             return list(row), None
         names = list(map(str, row.values()))
+        distinct = list(dict.fromkeys(names))
+        if 1 < len(distinct) < len(names) and names_columns(distinct):
+            raise DataError(f"{place}: {same_name(names)}; give one of them another name: {shown_row(row)}")
         return (names, True) if names_columns(names) else (list(row), False)
     raise DataError("holds no rows", path=origin.name)
 

@@ -113,9 +113,10 @@ def _file(path: Path, file_format: str | None, texts: bool, image: str | None = 
         kind = "txt"
     if kind not in known:
         near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
+        ending = f"its ending .{kind} is" if kind else "its name has no ending that is"
         raise DataError(
-            f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
-            f" name one with {setting('file_format', 'tsv')}; parallel files are named together, as in train.{{de,en}};"
+            f"{ending} no format with columns;{near} say how it is read with {setting('file_format', 'tsv')}, or with"
+            f" another of: {', '.join(known)}; parallel files are named together, as in train.{{de,en}};"
             f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled'))}",
             path=path,
         )

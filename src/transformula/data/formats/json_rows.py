@@ -27,8 +27,13 @@ def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
 
 @formats.register("json", takes=("join", "encoding"))
 def read_json(path: Path, options: Options) -> Iterator[Row]:
-    """A row for each entry of a list, or each question of an object that is a file of SQuAD. Errors as with lines."""
-    rows = parsed(str(utf8_of(path, options.encoding), "utf-8"), path)
+    """A row for each entry of a list, or each question of an object that is a file of SQuAD; or for each line, of a
+    file that is one of lines in spite of its name. Errors as with lines."""
+    text = str(utf8_of(path, options.encoding), "utf-8")
+    if is_lines(text):
+        yield from read_jsonl(path, options)
+        return
+    rows = parsed(text, path)
     if isinstance(rows, dict) and "data" in rows:
         yield from squad_rows(rows, path)
         return
@@ -40,6 +45,15 @@ def read_json(path: Path, options: Options) -> Iterator[Row]:
         )
     for number, row in enumerate(rows, 1):
         yield f"entry {number}", as_row(row, place_of(path, f"entry {number}"))
+
+
+def is_lines(text: str) -> bool:
+    """Whether the first line that is not blank is a whole object or string, and more follows it."""
+    first, _, rest = text.lstrip().partition("\n")
+    try:
+        return first[:1] in ("{", '"') and bool(rest.strip()) and isinstance(json.loads(first), (dict, str))
+    except (ValueError, RecursionError):
+        return False
 
 
 def as_row(value: Any, place: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...extras import need
-from ..format import Options, Row, formats
+from ..format import Options, Row, formats, same_name
 from ..lines import PACKED, opened, whole_file
 
 
@@ -21,6 +21,8 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     try:
         file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if path.suffix.lower() in PACKED else path)
         names = list(file.schema_arrow.names)
+        if same := same_name(names):
+            raise DataError(f"{same}; give one of them another name", path=path)
         wanted = [str(column) for column in options.columns]
         heads = {head for name in wanted for head in (name, name.split(".")[0])}
         # A column by number, or one that is not there, needs all of them: to count, and to list them in the error.
@@ -30,6 +32,8 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
             for row in batch.to_pylist():
                 number += 1
                 yield number, row
+    except DataError:
+        raise
     except Exception as error:  # damaged files, and values that Python has nothing for, raise many kinds
         raise DataError(
             f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path, line=number + 1

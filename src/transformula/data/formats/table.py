@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import DataError
-from ..format import Options, Row, formats
+from ..format import Options, Row, formats, same_name
 from ..lines import lines_of, shown
 
 LONGEST = 2**31 - 1  # characters of a field, at most
@@ -33,10 +33,8 @@ def table(path: Path, options: Options, delimiter: str, quoted: bool) -> Iterato
         if names is None:
             by_number = options.columns and all(isinstance(column, int) for column in options.columns)
             names = row if options.header and not by_number else [str(number) for number in range(1, len(row) + 1)]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                message = f"two columns are called {twice!r}; name columns by number, with header: true: {shown(text)}"
-                raise DataError(message, path=path, line=line)
+            if same := same_name(names):
+                raise DataError(f"{same}; give one of them another name: {shown(text)}", path=path, line=line)
             if options.header:
                 continue
         if len(row) != len(names):
