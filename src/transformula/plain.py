@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
+
+
+def several(value: Any) -> list[Any]:
+    """The values where one may stand for a list of them: none of None; a text, a name of a file or a mapping is one,
+    as is what cannot be walked. A text is never walked as its characters."""
+    if value is None:
+        return []
+    one = isinstance(value, (str, bytes, Mapping)) or hasattr(value, "__fspath__") or not isinstance(value, Iterable)
+    return [value] if one else list(value)
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -34,7 +35,7 @@ class Settings(BaseModel):
 
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
-        given = with_current_keys(given)
+        given = {key: named(value) for key, value in with_current_keys(given).items()}
         unfit = [f"{key}: {what}" for key, value in given.items() if (what := unfit_text(value))]
         if unfit:
             raise ConfigError(unfit, source=source)
@@ -69,6 +70,13 @@ def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError([f"{former}: is spelled {FORMER_KEYS[former]} now; give one of the two" for former in twice])
     former = {key: FORMER_VALUES[key].get(str(value), value) for key, value in given.items() if key in FORMER_VALUES}
     return {FORMER_KEYS.get(key, key): value for key, value in {**given, **former}.items()}
+
+
+def named(value: Any) -> Any:
+    """The same, with the names of files, which Python has a type for, as texts."""
+    if isinstance(value, (list, tuple)):
+        return [named(one) for one in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def unfit_text(value: Any) -> str:

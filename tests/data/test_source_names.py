@@ -1,16 +1,25 @@
 """Names of sources: each name that a file may have is one name, never a list of its characters."""
 
+from pathlib import Path
+
 import pytest
 
+from transformula.cli.door import command_of
 from transformula.data.corpus import read_corpus
+from transformula.data.records import columns_of, read_records
 from transformula.data.settings import DataSettings
-from transformula.errors import ConfigError
+from transformula.data.sources import gone, need_sources, recorded
+from transformula.errors import ConfigError, InputError
+from transformula.plain import several
+from transformula.runs.folder import RunFolder
+from transformula.tasks.multiple_choice import by_file
 
 NAMES = [
     "my notes.txt",
     'it\'s "so".txt',
     "a, b.txt",
     "a [1].txt",
+    "a {b}.txt",
     "-a.txt",
     "--steps.txt",
     "\N{GRINNING FACE}.txt",
@@ -19,12 +28,60 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("several", [False, True])
-def test_a_name_is_taken_as_it_is(tmp_path, name, several):
+@pytest.mark.parametrize("in_list", [False, True])
+def test_a_name_is_taken_as_it_is(tmp_path, name, in_list):
     path = tmp_path / name
     path.write_text("some text\n")
-    settings = DataSettings.read({"data": [str(path)] if several else str(path)})
-    assert len(read_corpus(settings.data).documents) == 1
+    for given in (str(path), path):
+        settings = DataSettings.read({"data": [given] if in_list else given})
+        assert several(settings.data) == [str(path)]
+        assert len(read_corpus(settings.data).documents) == 1
+        need_sources(settings.data, texts=True)
+        assert gone(settings.data) == [] and list(by_file(settings.data).values()) == [str(path)]
+        rows = read_records(settings.data, {"text": 1}, file_format="tsv")
+        assert [row["text"] for row in rows] == ["some text"]
+        assert columns_of(settings.data, file_format="tsv") == (["some text"], True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("in_list", [False, True])
+def test_a_name_that_is_typed_is_taken_and_recorded_as_it_is(tmp_path, monkeypatch, name, in_list):
+    monkeypatch.chdir(tmp_path)
+    for file in (name, "other.txt"):
+        Path(file).write_text("some text\n")
+    typed = ["x = x", f"--data={name}", *(["--data", "other.txt"] if in_list else [])]
+    given = command_of("train", typed).parser(typed).parse(typed)
+    settings = DataSettings.read(given.of(DataSettings))
+    assert settings.data == ([name, "other.txt"] if in_list else name)
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
+    run.write_config(recorded(settings.plain()))
+    again = DataSettings.read({"data": run.config()["data"]})
+    assert len(read_corpus(again.data).documents) == 1 + in_list
+
+
+def test_a_name_with_a_dash_in_front_is_typed_behind_an_equals_sign():
+    typed = ["x = x", "--data", "-a.txt"]
+    with pytest.raises(InputError, match=r"one that begins with a dash stands behind =, as in --data=-a.txt"):
+        command_of("train", typed).parser(typed).parse(typed)
+
+
+@pytest.mark.parametrize(
+    ("value", "values"),
+    [
+        (None, []),
+        ("a b", ["a b"]),
+        ("", [""]),
+        (["a b", "c"], ["a b", "c"]),
+        (("a", "b"), ["a", "b"]),
+        (Path("a b"), [Path("a b")]),
+        ({"de": "a"}, [{"de": "a"}]),
+        (5, [5]),
+        (iter("ab"), ["a", "b"]),
+    ],
+)
+def test_one_value_or_several(value, values):
+    assert several(value) == values
 
 
 @pytest.mark.parametrize("name", ["", "  ", [], ["a.txt", " "]])

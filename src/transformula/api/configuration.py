@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import ConfigError, InputError
 from ..language.model_file import ModelText, read_text
+from ..plain import several
 from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml
 from .reading import TASK, import_packages, path_of
@@ -52,8 +53,8 @@ def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
 
 def check_use(stated: Any, use: Sequence[str]) -> None:
     """A file that is loaded imports nothing: the packages of its words are named by the user."""
-    names = [stated] if isinstance(stated, str) else stated or []
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+    names = several(stated)
+    if not all(isinstance(name, str) for name in names):
         raise ConfigError("use: expected a list of packages, such as [my_words]")
     if missing := [package for package in names if package not in use]:
         words, options = ", ".join(missing), " ".join(f"--use {package}" for package in missing)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UnknownName, setting
+from ..plain import several
 from .configuration import check_use
 from .inputs import ids_of
 from .model import Model
@@ -116,7 +117,7 @@ class Looked:
     @classmethod
     def open(cls, run: Any, data: Any, device: str, use: Sequence[str], verify: bool) -> Looked:
         """Read the model. Raises InputError for what is none."""
-        data = data if data is None or isinstance(data, str) else list(data)
+        data = None if data is None else several(data)
         if isinstance(run, Model):
             return cls(run, run.folder, data, use)
         if isinstance(run, Run):

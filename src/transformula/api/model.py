@@ -9,6 +9,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
+from ..plain import several
 from .inputs import (
     check_fits,
     checked_tables,
@@ -353,7 +354,7 @@ class Model:
         Raises InputError where one was trained on another task, or, unless these are labels, reads by other tokens.
         """
         modules = [self._with_weights()]
-        for other in others:
+        for other in several(others):
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
             if not isinstance(other, Model):
                 other = Model.from_folder(other, device=device, use=use, verify=verify)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, model_validator
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
+from ..plain import several
 from ..recipes import recipe_path
 from ..settings import Settings
 from .configuration import check_use, read_config, read_stated
@@ -148,7 +149,7 @@ def _made(
     check_claim(claimed, str(config.get("task", TASK)), str(path))
     config |= {key: placed(named, root) for key, named in named_data(config).items()}
     if claimed.data_hash is not None and (digest := hash_of(config)) != claimed.data_hash:
-        named = ", ".join(str(name) for names in named_data(stated).values() for name in listed(names))
+        named = ", ".join(str(name) for names in named_data(stated).values() for name in several(names))
         raise DataError(
             f"{path}: the data ({named}) are not those of the recipe: their hash is {digest}, expected"
             f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
@@ -258,7 +259,7 @@ def is_file(name: str) -> bool:
 def hash_of(config: Mapping[str, Any]) -> str:
     """16 digits of the SHA-256 of all files that a configuration names as data, in order. Raises DataError."""
     digest = hashlib.sha256()
-    names = [str(name) for names in named_data(config).values() for name in listed(names) if is_file(name)]
+    names = [str(name) for names in named_data(config).values() for name in several(names) if is_file(name)]
     for file in (file for name in names for file in files_of(name)):
         try:
             with open(file, "rb") as content:
@@ -279,8 +280,3 @@ def files_of(name: str) -> list[Path]:
     if Path(file).is_dir():
         return known_files(Path(file))[0] or visible_files(Path(file))
     return parallel or (all_of(file) if "*" in file else [Path(file)])
-
-
-def listed(names: Any) -> list[Any]:
-    """One name or several, as a list."""
-    return names if isinstance(names, list) else [names]

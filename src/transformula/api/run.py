@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, setting
+from ..plain import several
 from ..settings import with_current_keys
 from ..training.parallel.place import RankPlace, job
 from .configuration import check_use, read_config
@@ -219,7 +220,7 @@ def evaluate(
     kind = tasks.need(tasks.name_of(task or own))
     if task is not None and kind is not tasks.get(own):
         recorded = {}  # settings of another task say nothing of this one
-    scored = None if data is None else data if isinstance(data, str) else list(data)
+    scored = None if data is None else several(data)
     lost: list[str] = []
     if "data" in kind.settings.model_fields:  # the packages that they need, before any work
         lost = gone(recorded.get("data"))

@@ -75,6 +75,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and "--data" in self._option_string_actions:
             message += " (a shell takes braces apart: quote them, as in --data 'train.{de,en}')"
+        if parts := re.match(r"argument (--[\w-]+).*: expected (one|at least one) argument", message):
+            message += f" (one that begins with a dash stands behind =, as in {parts[1]}=-a.txt)"
         raise InputError(f"{message}; see: {self.prog} --help")
 
     def add(self, option: str, metavar: str | None, what: str, **more: Any) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 from ..analysis.canonical import canonical
 from ..api.plan import Plan, plan_run
 from ..api.reading import model_folder, path_of
-from ..api.recipe import is_file, listed
+from ..api.recipe import is_file
 from ..data.sources import SOURCES, apart, beside, files_of, visible_files
 from ..language.model_writing import content_of
+from ..plain import several
 from ..runs.identity import code_identity, content_hash, digest, package_identity, versions
 from .records import Arm, Job, Stage
 
@@ -71,7 +72,7 @@ def key_of(identity: str, lr: float, seed: int) -> str:
 
 def identity_of(config: Mapping[str, Any]) -> str:
     """What all runs of a configuration have in common that decides their numbers, as a hash."""
-    use = tuple(listed(config.get("use") or []))
+    use = tuple(several(config.get("use")))
     plan = plan_run({key: value for key, value in config.items() if key not in OF_THE_RUN}, use)
     return digest(
         {
@@ -100,7 +101,7 @@ def data_identity(plan: Plan) -> dict[str, Any]:
     settings = plan.data.plain()
     for key in SOURCES:
         if settings.get(key) is not None:
-            settings[key] = [source_identity(str(source)) for source in listed(settings[key])]
+            settings[key] = [source_identity(str(source)) for source in several(settings[key])]
     tokenizer = settings.get("tokenizer")
     if isinstance(tokenizer, str) and Path(tokenizer).expanduser().exists():
         settings["tokenizer"] = folder_identity(Path(tokenizer).expanduser())

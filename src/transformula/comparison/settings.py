@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from ..plain import several
 from ..settings import Settings
 
 SEEDS = {"quick": 3, "standard": 6, "strict": 10}  # paired runs of each arm, by protocol
@@ -35,11 +36,9 @@ def seconds_of_text(text: str) -> float:
 
 def listed_rows(rows: Any) -> Any:
     """['optimizer=adamw,muon'], also of one such text and of a mapping {"optimizer": ["adamw", "muon"]}."""
-    if isinstance(rows, str):
-        return [rows]
     if isinstance(rows, dict):
         return [f"{key}={' | '.join('none' if v is None else str(v) for v in values)}" for key, values in rows.items()]
-    return rows
+    return several(rows)
 
 
 class ComparisonSettings(Settings):

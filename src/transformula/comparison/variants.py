@@ -29,6 +29,7 @@ from ..language.messages import FormulaError
 from ..language.model_file import FREE_NUMBERS, ModelText, constant_text
 from ..language.model_writing import write_text
 from ..language.source import Source
+from ..plain import several
 from ..settings import Settings
 from .records import Variant
 from .settings import ComparisonSettings
@@ -63,11 +64,9 @@ def read_variants(
 
     Raises ConfigError, FormulaError, InputError.
     """
-    if isinstance(typed, (str, Path, Model, Mapping)):
-        typed = [typed]
     factors = read_rows(settings.vary)
     points = grid(factors, settings.part) if factors else [{}]
-    models = with_least_dropout([read_typed(one, given, use) for one in typed], given)
+    models = with_least_dropout([read_typed(one, given, use) for one in several(typed)], given)
     if not models:
         raise InputError("no model: give two or more of formulas, model files, folders and names of the gallery")
     if len(models) * len(points) < 2:

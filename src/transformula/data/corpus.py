@@ -6,10 +6,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, setting
+from ..plain import several
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
 from .format import Options, kind_of
@@ -34,7 +34,7 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, **re
     """The documents of what `sources` knows (a built-in set, a file, a folder, a pattern, ...), or of a list of such;
     for `quoted`, `encoding` and `file_format` see `Options`. Raises DataError for what is missing, empty or broken,
     with place and remedy."""
-    sources: list[Source] = [data] if isinstance(data, (str, Path, Mapping)) else list(data)
+    sources: list[Source] = several(data)
     if not sources:
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
     how = Options(**reading)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import regex
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
+from ..plain import several
 from .format import Grouped, Options, same_name
 from .lines import shown
 from .messages import messages_of
@@ -217,7 +217,7 @@ def read_records(
 
     Raises DataError at the row that cannot be read, with its place; ConfigError for options that contradict the source.
     """
-    sources: list[Source] = [source] if isinstance(source, (str, Path, Mapping)) else list(source)
+    sources: list[Source] = several(source)
     if not sources:
         raise ConfigError("source: none is named")
     columns: dict[str, str | int] | None = None
@@ -355,9 +355,8 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
     names   by which they are asked for: numbers, from 1, of a table whose first row does not name them
     header  whether the first row names them; None where no row does, as each says its names or files are columns
     """
-    first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
     how = Options(**options)
-    origin = origins(first, how.file_format)[0]
+    origin = origins(several(source)[0], how.file_format)[0]
     origin.check(how, images=False)
     for place, row in origin.read(replace(how, header=False)):
         if not origin.table:
@@ -372,7 +371,7 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
 
 def listed(source: object) -> str:
     """Sources for a message: "a.tsv, b.tsv"."""
-    return ", ".join(map(str, source)) if isinstance(source, (list, tuple)) else str(source)
+    return ", ".join(map(str, several(source)))
 
 
 def in_words(source: object, columns: Sequence[str]) -> str:

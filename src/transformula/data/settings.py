@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ..errors import ConfigError, setting
+from ..plain import several
 from ..settings import Settings
 
 Named = str | list[str] | None  # a source, several, or none
@@ -97,8 +98,7 @@ class SourceSettings(FileSettings):
     @field_validator("data", "validation", "test", check_fields=False)
     @classmethod
     def _named(cls, value: Named) -> Named:
-        names = [value] if isinstance(value, str) else value
-        if names is not None and (not names or any(not name.strip() for name in names)):
+        if value is not None and (not value or not all(name.strip() for name in several(value))):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
         return value
 

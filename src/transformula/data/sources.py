@@ -18,13 +18,14 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
 from ..extras import need
+from ..plain import several
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
 from .format import Options, extension, formats, has_columns, place_of
@@ -305,11 +306,6 @@ def class_folders(folder: Path) -> dict[str, Path]:
 # Names of data in a configuration.
 
 
-def each(sources: Named) -> Iterable[str]:
-    """The names of one source, of several, or of none."""
-    return [] if sources is None else [sources] if isinstance(sources, str) else map(str, sources)
-
-
 def is_there(source: str) -> bool:
     """Whether a source is a set, or files that exist."""
     if is_built_in(source) or is_hub(apart(source)[1]):
@@ -323,7 +319,7 @@ def is_there(source: str) -> bool:
 
 def gone(sources: Named) -> list[str]:
     """Those of the sources whose files are not there."""
-    return [source for source in each(sources) if not is_there(source)]
+    return [source for source in map(str, several(sources)) if not is_there(source)]
 
 
 def absolute(value: Any) -> Any:
@@ -350,7 +346,7 @@ def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
 def need_sources(sources: Named, texts: bool = False, pictures: bool = False) -> None:
     """Raise MissingExtra unless all packages are here that the sources are read by, before anything is read; DataError
     for files of texts that are not there."""
-    for source in each(sources):
+    for source in map(str, several(sources)):
         if is_built_in(source):
             built_in_sets.need(source.partition(":")[0])
             continue

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ..errors import InputError
+from ..plain import several
 from ..settings import Settings
 
 
@@ -42,7 +43,7 @@ class DrawingSettings(Settings):
     @field_validator("stop", mode="before")
     @classmethod
     def _one(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+        return several(value)
 
 
 class SamplingSettings(DrawingSettings):

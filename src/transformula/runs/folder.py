@@ -28,6 +28,7 @@ import yaml
 
 from ..atomic_io import check_inside, flocked, remove_partial, write_whole
 from ..errors import CheckpointError, RunError, did_you_mean, nearest
+from ..plain import several
 from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
@@ -245,7 +246,7 @@ class RunFolder:
             stated = self.config().get("use")
         except CheckpointError:
             return []
-        return [str(package) for package in stated] if isinstance(stated, list) else []
+        return list(map(str, several(stated)))
 
     def resume_command(self, longer: Mapping[str, float] | None = None) -> str:
         """The command by which the run goes on: within its limits, or with those of `longer`."""

@@ -32,6 +32,7 @@ from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import ChoiceSettings
 from ..language.graph import Architecture
+from ..plain import several
 from ..tokenizers.base import Tokenizer, load
 from .base import FORWARD, Progress, Scores, Trained, task
 from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
@@ -318,8 +319,7 @@ def scored_questions(
 
 def by_file(sources: str | Sequence[str]) -> dict[str, str]:
     """Sources, each by its name: files, those of a pattern one by one, without their folders where that suffices."""
-    names = [sources] if isinstance(sources, str) else sources
-    files = [str(file) for name in names for file in (files_of(name) if "*" in name else [name])]
+    files = [str(file) for name in several(sources) for file in (files_of(name) if "*" in name else [name])]
     stems = [Path(file).name.split(".")[0] for file in files]
     return dict(zip(stems if len(set(stems)) == len(files) else files, files, strict=True))
 

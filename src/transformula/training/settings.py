@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ..errors import ConfigError
+from ..plain import several
 from ..settings import Settings
 
 STEPS = 2000  # the length of a run without a limit
@@ -16,9 +17,9 @@ STEPS = 2000  # the length of a run without a limit
 
 def listed(patterns: Any) -> Any:
     """['words.*', 'layers.1.*'], also of the text 'words.*,layers.1.*' and of a list of such texts."""
-    if not isinstance(patterns, (str, list, tuple)) or not all(isinstance(one, str) for one in patterns):
-        return patterns
-    texts = [patterns] if isinstance(patterns, str) else patterns
+    texts = several(patterns)
+    if not all(isinstance(text, str) for text in texts):
+        return texts
     return [pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip()]
 
 

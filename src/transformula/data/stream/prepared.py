@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError, DataError
+from ...plain import several
 from ...structured import load_json
 from ...tokenizers.base import Tokenizer, load
 from ...tokenizers.texts import Texts
@@ -28,7 +29,7 @@ from ..corpus import Corpus, read_corpus
 from ..prepare import Tokens, token_store
 from ..preview import Preview
 from ..settings import DataSettings
-from ..sources import Named, each
+from ..sources import Named
 from ..splits import Split
 from ..tokenizing import folder_named
 
@@ -98,7 +99,7 @@ class PreparedData:
 
 def prepared_folder(data: Named) -> Path | None:
     """The folder of token shards that the data is; None for any other. Raises DataError for one that is not whole."""
-    names = list(each(data))
+    names = several(data)
     folders = [Path(os.path.expanduser(name)) for name in names]
     made = [folder for folder in folders if os.path.isfile(folder / PLAN) and os.path.isdir(folder / "shards")]
     if not made:

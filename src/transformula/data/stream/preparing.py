@@ -24,6 +24,7 @@ import numpy as np
 
 from ...atomic_io import write_whole
 from ...errors import ConfigError, DataError, RunError, setting
+from ...plain import several
 from ...structured import Malformed, load_json
 from ...tokenizers.base import load
 from ..prepare import id_type
@@ -136,8 +137,7 @@ class Maker:
     """Makes token shards of one source."""
 
     def __init__(self, settings: DataSettings, folder: Path) -> None:
-        assert settings.data is not None
-        name = settings.data if isinstance(settings.data, str) else settings.data[0]
+        (name,) = several(settings.data)
         held = load_json(folder / "validation.json")["held_out"]
         held_out = frozenset(int(one, 16) for one in held)
         self.text = CountedText(weighted(name, settings)[1], settings.bad_shards == "skip", held_out=held_out)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, InputError, setting
+from ...plain import several
 from ...tokenizers.base import Tokenizer
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
@@ -20,7 +21,7 @@ from ..hub import is_hub
 from ..prepare import Tokens, token_store
 from ..preview import Preview, working
 from ..settings import DataSettings
-from ..sources import apart, each
+from ..sources import apart
 from ..splits import Split
 from ..tokenizing import choose_tokenizer, learns
 from ..where import Where
@@ -97,7 +98,7 @@ def _stamp(text: StreamText, shard: str) -> Any:
 def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
     """The stream that settings name. `vocab` is the model's number, where its text states one. Raises DataError for
     data that cannot be used, ConfigError where `vocab` and the tokenizer disagree."""
-    texts, weights, names = [], [], list(each(settings.data))
+    texts, weights, names = [], [], several(settings.data)
     for name in names:
         weight, source = weighted(name, settings)
         texts.append(StreamText(source, settings.bad_shards == "skip", settings.shuffle))

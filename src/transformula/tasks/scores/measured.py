@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...data.unicode_words import SIGNS, UNSPACED, UNSPACED_SIGN
 from ...errors import InputError
 from ...extras import need
+from ...plain import several
 from .porter import stem as stem_of
 
 Numbers = NDArray[np.float64]
@@ -98,7 +99,7 @@ def exact_match(predictions: Sequence[str], references: References) -> Measured:
 def checked(predictions: Sequence[str], references: References) -> list[list[str]]:
     """The references as lists. Raises InputError where there are none, or not as many as predictions."""
     check_as_many(predictions, references)
-    lists = [[each] if isinstance(each, str) else list(each) for each in references]
+    lists = [several(each) for each in references]
     if [] in lists:
         number = lists.index([]) + 1
         raise InputError(f"example {number:,} has no reference: give at least one, or leave the example out")
