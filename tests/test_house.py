@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ownership": {"atomic_io", "errors", "structured"},
     "plain": set(),
     "registry": {"errors", "extras"},
-    "settings": {"errors", "field_names"},
+    "settings": {"errors", "field_names", "plain"},
     "structured": set(),
     "language": FOUNDATION,
     "analysis": {"language"},

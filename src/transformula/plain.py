@@ -16,6 +16,21 @@ def several(value: Any) -> list[Any]:
     return [value] if one else list(value)
 
 
+def not_utf8(name: str) -> str:
+    """What is wrong with a name of bytes that are no UTF-8, which Python holds as lone surrogates: neither JSON nor
+    YAML can record it. "" for any other text."""
+    try:
+        name.encode("utf-8")
+        return ""
+    except UnicodeEncodeError:
+        pass
+    try:
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character that no name of a file has
+        shown = name.encode("utf-8", "backslashreplace").decode("utf-8")
+    return f"is not in UTF-8, so that no run can record it; rename it: {shown[:200]}"
+
+
 def plain(value: Any) -> Any:
     """The same as dicts, lists, texts and numbers. What is not finite is None; names of files are texts. Raises
     TypeError for a value that says nothing outside Python."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
+from .plain import not_utf8, several
 
 FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 """Keys of settings as earlier versions spelled them -> as they are spelled now. Both are read."""
@@ -80,10 +81,12 @@ def named(value: Any) -> Any:
 
 
 def unfit_text(value: Any) -> str:
-    """What is wrong with a value of a setting, as text: too long, or with a NUL in it; "" for nothing."""
-    for text in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(text, str) and "\0" in text:
+    """What is wrong with a value of a setting, as text: too long, with a NUL in it, or no UTF-8; "" for nothing."""
+    for text in (one for one in several(value) if isinstance(one, str)):
+        if "\0" in text:
             return f"holds a zero character (got {shortened(text)!r})"
-        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+        if wrong := not_utf8(text):
+            return wrong
+        if len(text) > MOST_CHARACTERS:
             return f"has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read (got {shortened(text)!r})"
     return ""

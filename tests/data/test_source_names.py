@@ -1,9 +1,11 @@
 """Names of sources: each name that a file may have is one name, never a list of its characters."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from transformula import compare, train
 from transformula.cli.door import command_of
 from transformula.data.corpus import read_corpus
 from transformula.data.records import columns_of, read_records
@@ -88,3 +90,45 @@ def test_one_value_or_several(value, values):
 def test_a_blank_name_is_refused(name):
     with pytest.raises(ConfigError, match="a source without a name"):
         DataSettings.read({"data": name})
+
+
+NO_UTF8 = "caf\udce9"  # as Python holds the bytes caf\xe9
+RENAME = r"is not in UTF-8, so that no run can record it; rename it: \S*caf\\xe9"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"data": f"{NO_UTF8}.txt"},
+        {"data": ["a.txt", Path(f"{NO_UTF8}.txt")]},
+        {"data": "a.txt", "validation": NO_UTF8},
+        {"data": "a.txt", "out": Path(NO_UTF8) / "run"},
+        {"data": "a.txt", "tokenizer": NO_UTF8},
+        {"data": "a.txt", "model": f"{NO_UTF8}.yaml"},
+        {"data": "a.txt", "model": None, "init_from": f"runs/{NO_UTF8}"},
+    ],
+)
+def test_a_name_that_no_run_can_record_is_refused_before_its_folder_is_made(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("some text\n")
+    with pytest.raises(InputError, match=RENAME) as error:
+        train(**{"model": "x = x + mlp(norm(x))", "out": "run", **given})
+    str(error.value).encode("utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    if "init_from" not in given:
+        with pytest.raises(InputError, match=RENAME):
+            compare([given.pop("model", "pre-norm"), "post-norm"], **{"out": "comparison", **given}, dry_run=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_so_is_one_that_only_the_folder_of_work_makes_so(tmp_path, monkeypatch):
+    folder = tmp_path / NO_UTF8
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("the file system takes names in UTF-8 alone")
+    monkeypatch.chdir(folder)
+    Path("a.txt").write_text("some text\n")
+    with pytest.raises(ConfigError, match=f"data: {RENAME}/a.txt"):
+        train("x = x + mlp(norm(x))", data="a.txt", out="run", depth=1, width=8, heads=1, context=8, steps=1)
+    assert os.listdir() == ["a.txt"]

@@ -131,6 +131,7 @@ class Plan:
 
     def checked(self) -> Plan:
         """The plan with its batch. Raises an error for all that the trainer would refuse later, or come to lack."""
+        from ..data.sources import recorded
         from ..model.hook import check_hooks
         from ..runs.folder import RunFolder
         from ..runs.records import need_recorders
@@ -144,6 +145,7 @@ class Plan:
         kind, training, architecture = self.kind, self.training, self.architecture
         training = training.model_copy(update={"batch": training.batch or kind.sequences})
         if not self.resume:
+            type(self.data).read(recorded(self.data.plain()))  # names as a run records them: with the folder of work
             kind.check_data(self.data)
         check_folder(training.out)
         if not self.resume and training.out is not None:

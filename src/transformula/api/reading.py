@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, InputError, TransformulaError, setting, shortened
+from ..plain import not_utf8
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -105,9 +106,12 @@ def mentioned(text: ModelText, key: str) -> bool:
 def path_of(given: str | Path, what: str) -> Path:
     """A file or a folder by its name; `what` is the setting that names it.
 
-    Raises InputError for a name that no file can have: an empty one, one too long, one with a NUL in it.
+    Raises InputError for a name that no file can have: an empty one, one too long, one with a NUL in it; and for one
+    that no run can record, since it is not in UTF-8.
     """
     name = str(given)
+    if wrong := not_utf8(name):
+        raise InputError(f"{setting(what)}: {wrong}")
     try:
         if not name.strip():
             raise ValueError("it is empty")

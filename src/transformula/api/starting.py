@@ -14,7 +14,7 @@ from ..language.model_file import FREE_NUMBERS, ModelText, read_text
 from ..language.source import Source
 from .configuration import read_config
 from .model import Model
-from .reading import TASK, check_model, mentioned, model_folder, of_task, read_model
+from .reading import TASK, check_model, mentioned, model_folder, of_task, path_of, read_model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,7 +84,7 @@ def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratc
             raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
     if from_scratch and init_from is not None:
         raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
-    folder = None if init_from is None else model_folder(init_from)
+    folder = None if init_from is None else model_folder(path_of(init_from, "init_from"))
     alone = None if folder is None or model is not None or init_stack is None else stack_of(folder, init_stack)
     if init_stack is not None and (folder is None or model is None) and alone is None:
         what = f"into which stack of MODEL the weights of {setting('init_from')} go"
