@@ -61,7 +61,9 @@ def test_a_state_dict_there_and_back(model: Model, tmp_path: Path, capsys: pytes
     assert main(["export", m, "--to", "pytorch", "--out", there]) == 0
     assert main(["import", there, "--format", "pytorch", "--out", back, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["folder"] == back
-    assert {p.name for p in Path(there).iterdir()} == {MARKER, "model.yaml", "weights.pt", "tokenizer.json"}
+    names = {MARKER, "model.yaml", "weights.pt", "tokenizer.json", "pipeline.json"}
+    assert {p.name for p in Path(there).iterdir()} == names
+    assert not (tmp_path / "back/pipeline.json").exists()
     for name in ("model.yaml", "weights.safetensors", "tokenizer.json"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
     state = torch.load(tmp_path / "there/weights.pt", weights_only=True)

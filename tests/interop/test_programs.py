@@ -97,9 +97,8 @@ def test_a_model_in_onnx_runtime(tmp_path: Path) -> None:
     model = Model("x = x + attention(norm(x))", depth=1, width=8, heads=2, tokenizer="bytes", seed=3)
     model.save(tmp_path / "m")
     assert main(["export", str(tmp_path / "m"), "--to", "onnx", "--out", str(tmp_path / "out")]) == 0
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        MARKER, "model.yaml", "model.onnx", ABOUT, "tokenizer.json"
-    }  # fmt: skip
+    names = {MARKER, "model.yaml", "model.onnx", ABOUT, "tokenizer.json", "pipeline.json"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == names
     theirs = InONNXRuntime(tmp_path / "out")
     assert theirs.about["end"] == [model.tokenizer.end_of_document] and theirs.about["vocab"] == model.tokenizer.vocab
     assert theirs.about["state"] == ["positions", "layers.1.attention.keys", "layers.1.attention.values"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
@@ -29,17 +28,11 @@ def export(given: Given) -> int:
     for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
     a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
     some architectures, and others are refused with the line that differs."""
-    from ..api.reading import import_packages, model_folder
+    from ..api.exporting import export
+    from ..api.reading import import_packages
 
     import_packages(given["use"])
-    from ..interop.folder import convert, type_named
-
-    dtype = type_named(given["dtype"])
-    report = Path(given["run"]) / "summary.md"
-    folder = convert(
-        model_folder(given["run"]), given["out"], write=given["to"], verify=given["verify"],
-        report=report if report.is_file() else None, dtype=dtype,
-    )  # fmt: skip
+    folder = export(given["run"], given["out"], to=given["to"], verify=given["verify"], dtype=given["dtype"])
     return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
 
 

@@ -28,6 +28,7 @@ from ..errors import CheckpointError
 from ..language.model_writing import write_text
 from ..registry import Registry
 
+PIPELINE = "pipeline.json"  # of an export: how text becomes what the model reads, and what it gives an answer
 TEXT = "model.yaml"  # the file with a model's text, which our own format has and others may have
 
 

@@ -31,7 +31,7 @@ from ..tokenizers.base import check_rows, load
 from ..tokenizers.published import is_tokenizer
 from ..words import vocabulary
 from .card import CARD, model_card
-from .exchange import EXPORTERS, IMPORTERS, TEXT, Exporter, ModelFiles
+from .exchange import EXPORTERS, IMPORTERS, PIPELINE, TEXT, Exporter, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
 from .weights import check_finite, in_float32, put_tensors
@@ -47,14 +47,15 @@ def save_model(
     extras: Callable[[Path], Any] | None = None,
     format: str = OURS,
     dtype: torch.dtype | None = None,
+    finish: Callable[[nn.Module, Path], Any] | None = None,
     in_run: bool = False,
 ) -> Path:
     """Write a model's folder, whole or not at all; one that this program wrote there is replaced. Returns the folder.
 
     `extras(folder)` writes further files, e.g. `tokenizer.save` or `task.save`; `dtype` is the type of the weights, by
-    default the format's own; `in_run` keeps what else lies in the folder, where a run writes its own. Raises
-    UnknownName for a format that is not registered, InputError for one that has its own type, CheckpointError for a
-    folder with a file of others.
+    default the format's own; `finish(model, folder)` is called before the folder is put in its place; `in_run` keeps
+    what else lies in the folder, where a run writes its own. Raises UnknownName for a format that is not registered,
+    InputError for one that has its own type, CheckpointError for a folder with a file of others.
     """
     folder, write = Path(folder), writer(format, dtype)
     if not in_run:
@@ -63,6 +64,8 @@ def save_model(
         if extras is not None:
             extras(new)
         write(model, new)
+        if finish is not None:
+            finish(model, new)
         mark(new)
         others = set(names_in(new)) - {WEIGHTS}
         if (new / WEIGHTS).exists() and others == set(filecmp.cmpfiles(new, folder, others, shallow=False)[0]):
@@ -134,13 +137,16 @@ def load_model(
 
 def convert(
     source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True,
-    report: Path | None = None, dtype: torch.dtype | None = None,
+    report: Path | None = None, dtype: torch.dtype | None = None, extras: Callable[[Path], Any] | None = None,
+    finish: Callable[[nn.Module, Path], Any] | None = None,
 ) -> Path:  # fmt: skip
     """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along. A
     folder of transformers gets a model card, README.md.
 
     report  what a run says of itself, for the model card
     dtype   of the weights, by default the format's own
+    extras  writes further files, before the model: (folder)
+    finish  is called with (model, folder) before the folder is put in its place
 
     Raises CheckpointError, also for a tokenizer with more ids than the model; UnknownName for a format that is not
     registered, InputError for one that has its own type.
@@ -155,7 +161,8 @@ def convert(
         warnings.warn(note, stacklevel=2)
     model, architecture = build_model(files, verify)
     check_tokenizer(source, architecture)
-    read_names = {MARKER, *files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
+    read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
+    read_names |= {MARKER, PIPELINE, *files.files}
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):
@@ -165,8 +172,10 @@ def convert(
                 shutil.copytree(path, new / path.name)
         if write == THEIRS and not (new / CARD).exists():
             (new / CARD).write_text(model_card(model, report), encoding="utf-8")
+        if extras is not None:
+            extras(new)
 
-    return save_model(out, model, others, write, dtype)
+    return save_model(out, model, others, write, dtype, finish)
 
 
 def check_tokenizer(folder: Path, architecture: Architecture) -> None:

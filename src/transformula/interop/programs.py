@@ -45,6 +45,7 @@ Function = Callable[..., Sequence[Tensor]]
 
 FREE = {"batch": 2, "new": 3, "past": 5}  # dimensions that are free in every model, with a size to trace with
 OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41)  # sizes of others; no two are equal, or they would be taken for one
+FEW = 4  # positions, where a model has learned fewer than the first of these
 SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
 ABOUT = "programs.json"
@@ -141,6 +142,8 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
             examples.sizes |= {"height": 2 * side, "width": 3 * side}
             examples.add(name, ("batch", channels, "height", "width"), torch.float32)
         elif name in IDS:
+            if (model.positions_of(name) or OTHERS[0]) < OTHERS[0]:
+                examples.sizes.setdefault(length, FEW)
             examples.add(name, ("batch", length, *["letters"] * (name in SEVERAL_IDS)))
         else:
             examples.sizes[length] = SAMPLES

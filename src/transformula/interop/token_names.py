@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..structured import load_json
-from ..tokenizers.base import FILE, Tokenizer, check_rows, load
-from ..tokenizers.byte_level import END, alphabet
+from ..tokenizers.base import END, FILE, Tokenizer, check_rows, load
+from ..tokenizers.byte_level import alphabet
 
 
 def tokenizer_of(folder: Path, size: int) -> tuple[Tokenizer, Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from .scores.linear import tfidf_linear
 
 TEXTS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
 LABELS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
+PAIR = "\t"  # between the two texts of a line
 LOOKED_AT = 1000  # rows by which the column of the label is known where nothing names it
 
 
@@ -53,7 +54,7 @@ class Classifier(LabelPredictor):
         """Pairs of texts as they are, or as one text with a tab between."""
         if not self.pair:
             return list(super().opened(inputs))
-        pairs = [tuple(each.split("\t")) if isinstance(each, str) else tuple(each) for each in inputs]
+        pairs = [tuple(each.split(PAIR)) if isinstance(each, str) else tuple(each) for each in inputs]
         for number, each in enumerate(pairs, 1):
             if len(each) != 2 or not all(isinstance(text, str) for text in each):
                 raise InputError(

@@ -201,14 +201,18 @@ class Tagger(RowPredictor):
         parts = [self.parts(tokens) for _, tokens, _ in sentences]
         rows = [part for each in parts for part in each]
         logits = [output[self.places(part)] for part, output in zip(rows, outputs, strict=True)]
-        moves = bioes_moves(self.tags) if self.bioes else bio_moves(self.tags) if self.bio else None
-        best = iter(best_tags(logits, len(self.tags), moves))
+        best = iter(best_tags(logits, len(self.tags), moves_of(self)))
         answers = []
         for (text, tokens, starts), each in zip(sentences, parts, strict=True):
             chosen = [pair for _ in each for pair in next(best)]
             tags, sure = [self.tags[number] for number, _ in chosen], [p for _, p in chosen]
             answers.append([tagged(text, tokens, starts, tags, sure)])
         return answers
+
+
+def moves_of(kind: Tagger) -> Tensor | None:
+    """Which tag may follow which, see `chain`; None where any may."""
+    return bioes_moves(kind.tags) if kind.bioes else bio_moves(kind.tags) if kind.bio else None
 
 
 def located(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:

@@ -43,6 +43,8 @@ class TextGenerator(Predictor):
     """Goes on with texts. Its folder is known by the tokenizer alone."""
 
     tokenizer: Tokenizer
+
+    name = "generation"
     settings = SamplingSettings
     method = "generate"
     continues = True

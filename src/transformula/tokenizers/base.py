@@ -24,11 +24,14 @@ from ..structured import half_character, load_json
 from .marks import Marks
 
 if TYPE_CHECKING:
+    import tokenizers as library
+
     from .chat_template import ChatTemplate
 
 tokenizers: Registry[type[Lossless]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
 readers: Registry[Reader] = Registry("reader of tokenizers", "transformula.tokenizers")
 FILE = "tokenizer.json"  # the file of a tokenizer in a model's folder
+END = "<|endoftext|>"  # the name of the token that ends a document
 
 Reader = Callable[[Path, Any], "Tokenizer | None"]
 """Reads a tokenizer that other programs wrote: of a path (a folder, or a file named itself), with the JSON of its
@@ -136,6 +139,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def save(self, folder: Path | str) -> Path:
         """Write `tokenizer.json` into a folder, which is made if it is not there. Returns the file."""
+
+    def in_library(self) -> library.Tokenizer:
+        """A copy as a tokenizer of the tokenizers library: the same ids for the same text, the same text for the same
+        ids. Raises InputError for a kind that has none."""
+        raise InputError(f"a tokenizer of the kind {self.kind!r} has no form that the tokenizers library reads")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(vocab={self.vocab}, end_of_document={self.end_of_document})"

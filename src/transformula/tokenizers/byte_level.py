@@ -21,10 +21,9 @@ import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import InputError
-from .base import Lossless, as_utf8, tokenizers
+from .base import END, Lossless, as_utf8, tokenizers
 from .texts import Texts, groups, pieces_of, place_of
 
-END = "<|endoftext|>"
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")  # in files made elsewhere; the first that is there counts
 
 USUAL = 2048  # tokens, where nothing is said
@@ -75,6 +74,10 @@ class ByteLevel(Lossless):
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads(self._backend.to_str()))
+
+    def in_library(self) -> library.Tokenizer:
+        """Without what a file of others puts around texts: a model here reads them as `marks` says."""
+        return library.Tokenizer.from_str(json.dumps({**self.state(), "post_processor": None}))
 
     @classmethod
     def accepts(cls, state: dict[str, Any]) -> bool:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+import tokenizers as library
+from tokenizers import decoders, models, pre_tokenizers
 
 from ..errors import InputError, shortened
-from .base import Lossless, as_utf8, tokenizers
+from .base import END, Lossless, as_utf8, tokenizers
+from .byte_level import backend_of, bytes_by_sign
 from .texts import PIECE, Texts, distinct_characters, groups
 
 
@@ -79,6 +82,16 @@ class Characters(Lossless):
             raise ValueError("expected `characters`, a text, and `ends`, true or false")
         return cls(characters, ends)
 
+    def in_library(self) -> library.Tokenizer:
+        """A word for each character; a text with another is an error there, too."""
+        ends = {END: len(self.characters)} if self.end_of_document is not None else {}
+        ids = {**{character: number for number, character in enumerate(self.characters)}, **ends}
+        backend = library.Tokenizer(models.WordLevel(ids, unk_token=""))
+        backend.pre_tokenizer = pre_tokenizers.Split(library.Regex(r"[\s\S]"), "isolated")
+        backend.decoder = decoders.Fuse()
+        backend.add_special_tokens(list(ends))
+        return backend
+
 
 @tokenizers.register("bytes")
 class Bytes(Lossless):
@@ -104,3 +117,10 @@ class Bytes(Lossless):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         return cls()
+
+    def in_library(self) -> library.Tokenizer:
+        """A BPE without merges."""
+        backend = backend_of(models.BPE({**bytes_by_sign(), END: 256}, []))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        backend.add_special_tokens([END])
+        return backend

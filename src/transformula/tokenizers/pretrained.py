@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import tokenizers as library
 from tokenizers import decoders, models
 
 from ..errors import CheckpointError, InputError
@@ -196,6 +197,9 @@ class Pretrained(Tokenizer):
     def save(self, folder: Path | str) -> Path:
         """Write tokenizer.json, and what stands beside it, as transformers opens it."""
         return self.files.write(Path(folder))
+
+    def in_library(self) -> library.Tokenizer:
+        return library.Tokenizer.from_str(self._backend.to_str())
 
     def __getstate__(self) -> dict[str, Any]:
         return {"files": self.files}

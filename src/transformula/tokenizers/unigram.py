@@ -24,8 +24,8 @@ import tokenizers as library
 from tokenizers import models, pre_tokenizers
 
 from ..extras import need
-from .base import tokenizers
-from .byte_level import END, ByteLevel, alphabet, backend_of, sample, size_of
+from .base import END, tokenizers
+from .byte_level import ByteLevel, alphabet, backend_of, sample, size_of
 
 NEVER = -1e6  # the logarithm of the probability of the end of a document within a text
 LONGEST = 16  # bytes of a token, at most

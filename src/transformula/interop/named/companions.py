@@ -4,17 +4,14 @@ that the tokenizers library reads, the ids of its special tokens, and the names 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tokenizers as library
-from tokenizers import decoders, models, pre_tokenizers
 
 from ...structured import load_json
-from ...tokenizers.base import FILE, load
-from ...tokenizers.byte_level import END
-from ..token_names import names_of
+from ...tokenizers.base import END, FILE, load
 
 CONFIG = "tokenizer_config.json"
 PREDICTOR = "predictor.json"
@@ -24,25 +21,23 @@ SPECIAL = ("pad", "bos", "eos", "unk", "sep", "cls", "mask")
 def companion_keys(folder: Path, stacks: int) -> dict[str, Any]:
     """Keys of config.json that the files of a folder say: `eos_token_id`, `id2label`, ...
 
-    A tokenizer of bytes is written in the library's form, with `tokenizer_config.json` beside it, so that AutoTokenizer
-    opens it. One of characters stays as it is: it refuses what it does not know, which the library's kinds pass over.
-    stacks: of the model.
+    A tokenizer of bytes or characters is written in the library's form, with `tokenizer_config.json` beside it, so that
+    AutoTokenizer opens it. stacks: of the model.
     """
     keys = labels(folder)
     if not (folder / FILE).is_file():
         return keys
     tokenizer = load(folder)
     state = load_json(folder / FILE)
-    if state.get("kind") == "bytes":
-        published(names_of(tokenizer, state, tokenizer.vocab)).save(str(folder / FILE))
+    if "kind" in state:
+        tokenizer.in_library().save(str(folder / FILE))
     if tokenizer.end_of_document is not None:
         keys["eos_token_id"] = tokenizer.end_of_document
-    if "model" in state or state.get("kind") == "bytes":
-        if not (folder / CONFIG).exists():
-            end = {"eos_token": END} if tokenizer.end_of_document is not None else {}
-            said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **end}
-            (folder / CONFIG).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-        keys |= special_ids(folder)
+    if not (folder / CONFIG).exists():
+        end = {"eos_token": END} if tokenizer.end_of_document is not None else {}
+        said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **end}
+        (folder / CONFIG).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    keys |= special_ids(folder)
     if stacks > 1:
         begin = tokenizer.marks.target or (
             (tokenizer.end_of_document,) if tokenizer.end_of_document is not None else ()
@@ -75,12 +70,3 @@ def labels(folder: Path) -> dict[str, Any]:
         "id2label": {str(n): name for n, name in enumerate(names)},
         "label2id": {name: n for n, name in enumerate(names)},
     }
-
-
-def published(names: Sequence[str]) -> library.Tokenizer:
-    """A tokenizer of bytes in the library's form: the same ids for the same text."""
-    backend = library.Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([END])
-    return backend

@@ -1,0 +1,82 @@
+"""A trained model in the format of another program, with what it takes to use it there: `export`."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .inputs import predictor_in
+from .reading import model_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..tasks.predictor import Predictor
+
+
+def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dtype: str | None = None) -> Path:
+    """Write the model of a run, or of a model's folder, as a folder of another format. Returns that folder.
+
+    `pipeline.json` says how text becomes what the model reads, and what it gives becomes answers. A format of programs
+    has `predict.py`, which does that without this package; before the folder is there, it is run on some texts, and its
+    answers are compared with the model's.
+
+    Raises CheckpointError for what the format cannot hold, and where an answer differs, UnknownName for a format that
+    there is not, InputError for one that has its own type of weights.
+    """
+    from ..interop.folder import convert, type_named
+
+    folder, report = model_folder(run), Path(run) / "summary.md"
+    predictor = predictor_in(folder)
+    leaving = Leaving(predictor, to, task_of(folder))
+    return convert(
+        folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=type_named(dtype),
+        extras=leaving.before, finish=leaving.finish,
+    )  # fmt: skip
+
+
+def task_of(folder: Path) -> str:
+    """The task on which the model in a run's folder was trained; "" where that is not known."""
+    from ..runs.folder import CONFIG, RunFolder
+
+    run = RunFolder(folder.parent)
+    return str(run.config().get("task", "")) if (folder.parent / CONFIG).is_file() else ""
+
+
+class Leaving:
+    """What leaves with a model in a format. A folder that can be read here again keeps its tokenizer's file, but for
+    those of transformers, which opens no other form than its own."""
+
+    def __init__(self, predictor: Predictor | None, to: str, task: str) -> None:
+        from ..interop.exchange import IMPORTERS
+        from ..interop.folder import THEIRS
+        from ..tasks.pipeline import pipeline_of
+
+        self.pipeline, self.task = None if predictor is None else pipeline_of(predictor), task
+        self.early, self.published = to in IMPORTERS, to == THEIRS or to not in IMPORTERS
+
+    def before(self, folder: Path) -> None:
+        if self.early:
+            self.write(folder)
+
+    def finish(self, module: nn.Module, folder: Path) -> None:
+        from ..interop.programs import ABOUT
+        from ..tasks.pipeline import SCRIPT, check_scripts, write_scripts
+
+        if not self.early:
+            self.write(folder)
+        if self.pipeline is None or not (folder / ABOUT).is_file():
+            return
+        if reason := self.pipeline.unscripted:
+            warnings.warn(f"no {SCRIPT} is written: {reason}", stacklevel=2)
+            return
+        write_scripts(self.pipeline, folder)
+        check_scripts(self.pipeline, module, folder)
+
+    def write(self, folder: Path) -> None:
+        from ..interop.exchange import PIPELINE
+        from ..tasks.pipeline import write_pipeline
+
+        if self.pipeline is not None:
+            write_pipeline(self.pipeline, folder / PIPELINE, self.task, self.published)

@@ -1,0 +1,214 @@
+"""What leaves with an exported model: how text becomes what it reads, and what it gives becomes answers.
+
+    pipeline.json   all of that as plain data, in every format
+    tokenizer.json  as the tokenizers library reads it, with the marks that a row has
+    predict.py, runtime.py   scripts that answer without this package, where the format is one of programs
+
+What was written is then tried: text in, answer out, compared with the predictor. Each kind of predictor has a class
+under `@pipeline("its-name")`, in a file of `pipelines/` or from outside, and a script, `scripts/its_name.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tokenizers as library
+from tokenizers import normalizers, processors
+
+from ..errors import CheckpointError, InputError
+from ..registry import Registry
+from ..tokenizers.base import FILE as TOKENIZER
+from ..tokenizers.base import Tokenizer
+from .predictor import Predictor
+from .row_predictor import RowEncoder
+
+P = TypeVar("P", bound=Predictor)
+R = TypeVar("R", bound=RowEncoder)
+SCRIPT, RUNTIME = "predict.py", "runtime.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+MOST = 2000  # tokens: a longer text is not tried
+TOLERANCE = 1e-3  # between numbers of two answers, beside the largest
+
+TEXTS = (
+    "The cat sat on the mat.",
+    "",
+    "Don't  stop: 3.5 times (e-mail me) -- OK?",
+    "Ein Größenvergleich, naïve café",
+    "東京は日本の首都です。 Москва",
+    "A name of a token, <|endoftext|>, [SEP]",
+)
+RUN = "import json, sys, predict; json.dump([predict.answer(text) for text in json.load(sys.stdin)], sys.stdout)"
+
+
+class Pipeline(Generic[P]):
+    """How a predictor's answers are made, for who runs its model by another program. A kind of predictor says:
+
+    plain    of itself, as plain data; docs/how-to/export-a-model.md says what the keys mean
+    lines    on what a script is tried, made of some texts
+    answers  what the script should write
+    """
+
+    def __init__(self, predictor: P) -> None:
+        self.predictor = predictor
+
+    def plain(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def script(self) -> Path:
+        return SCRIPTS / f"{self.predictor.name.replace('-', '_')}.py"
+
+    @property
+    def unscripted(self) -> str:
+        """Why there is no predict.py; "" where there is one."""
+        try:
+            self.in_library()
+        except InputError as error:
+            return str(error)
+        return "" if self.script.is_file() else f"there is none for a model of the kind {self.predictor.name!r}"
+
+    def in_library(self) -> library.Tokenizer | None:
+        """What makes ids of texts, as the tokenizers library has it; None where there are no texts. Raises InputError
+        where it has no such form."""
+        return None if self.predictor.tokenizer is None else self.predictor.tokenizer.in_library()
+
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        return list(texts)
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        return [best.text for best in self.predicted(module, lines)]
+
+    def predicted(self, module: Any, lines: Sequence[str], **settings: Any) -> list[Any]:
+        """The best answer to each line."""
+        kind = self.predictor
+        return [best for best, *_ in kind.predict([module], kind.opened(lines), kind.settings.read(settings))]
+
+
+class RowPipeline(Pipeline[R]):
+    """Of what reads `texts` texts as one row."""
+
+    @property
+    def texts(self) -> int:
+        return 1
+
+    def plain(self) -> dict[str, Any]:
+        kind, count = self.predictor, self.texts
+        marks = kind.tokenizer and kind.tokenizer.marks.row(count)
+        return {
+            "inputs": list(kind.inputs),
+            "lower": kind.lower,
+            "marks": [each.tolist() for each in marks.ids] if marks else [[]] * (count + 1),
+            "types": list(marks.types) if marks else list(range(count)),
+            "most": kind.most,
+            "cut": "end",
+            "padding": {"side": "right", "id": 0},
+        }
+
+
+pipelines: Registry[type[Pipeline[Any]]] = Registry("pipeline", "transformula.tasks.pipelines")
+pipeline = pipelines.register
+"""Decorator that registers the pipeline of a predictor under the predictor's name."""
+
+
+def pipeline_of(predictor: Predictor) -> Pipeline[Any]:
+    """That of its kind; of a kind that has none, one that says no more than the tokenizer."""
+    return (pipelines.get(predictor.name) if predictor.name in pipelines else Pipeline)(predictor)
+
+
+def write_pipeline(pipeline: Pipeline[Any], path: Path, task: str, published: bool) -> None:
+    """Write pipeline.json; `published`: the tokenizer beside it, too, in the tokenizers library's form."""
+    kind = pipeline.predictor
+    plain = {"format": 1, "kind": kind.name, "task": task, **pipeline.plain()}
+    form = kind.tokenizer and kind.tokenizer.kind
+    if published:
+        with suppress(InputError):  # a kind that has no such form stays as it is
+            backend = pipeline.in_library()
+            if backend is not None:
+                add_marks(backend, plain)
+                backend.save(str(path.with_name(TOKENIZER)))
+                form = "tokenizers"
+    plain["tokenizer"] = form and {"file": TOKENIZER, "form": form}
+    lines = (f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def add_marks(backend: library.Tokenizer, plain: Mapping[str, Any]) -> None:
+    """Let a tokenizer do itself what a pipeline says of texts: lowercase them, put marks around them, cut them."""
+    if plain.get("lower"):
+        before = [] if backend.normalizer is None else [backend.normalizer]
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+    marks = plain.get("marks", ())
+    if any(marks) and backend.post_processor is None:
+        types, names = plain["types"], {i: backend.id_to_token(i) for mark in marks for i, _ in mark}
+        spelled = [[f"{names[i]}:{kind}" for i, kind in mark] for mark in marks]
+        single = [*spelled[0], f"$A:{types[0]}", *spelled[-1]]
+        pair = [*spelled[0], f"$A:{types[0]}", *spelled[1], f"$B:{types[1]}", *spelled[2]] if len(types) == 2 else None
+        special = [(name, number) for number, name in names.items()]
+        backend.post_processor = processors.TemplateProcessing(single, pair or [*single, "$B:1"], special)
+    if plain.get("cut") == "end" and len(marks) == 2 and plain["most"] is not None:
+        backend.enable_truncation(plain["most"])
+
+
+def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
+    """Write predict.py and what it imports."""
+    (folder / RUNTIME).write_bytes((SCRIPTS / RUNTIME).read_bytes())
+    text = pipeline.script.read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(text.replace("from .runtime ", "from runtime "), encoding="utf-8")
+
+
+def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path) -> None:
+    """Run what was written on some texts, and compare with the predictor. Raises CheckpointError where it differs."""
+    lines = lines_for(pipeline)
+    made = subprocess.run([sys.executable, "-c", RUN], input=json.dumps(lines), cwd=folder, capture_output=True,
+                          encoding="utf-8")  # fmt: skip
+    defect = "nothing was written. This is a defect: report it with the model's text"
+    if made.returncode:
+        raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {defect}")
+    for line, ours, theirs in zip(lines, pipeline.answers(module, lines), json.loads(made.stdout), strict=True):
+        if not alike(ours, theirs):
+            what = f"the written {SCRIPT} says of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
+            raise CheckpointError(f"{what}; {defect}")
+
+
+def lines_for(pipeline: Pipeline[Any]) -> list[str]:
+    """On what scripts are tried: some texts, those of what a tokenizer knows, a long one; none that it refuses."""
+    texts, tokenizer = list(TEXTS), pipeline.predictor.tokenizer
+    if tokenizer is not None:
+        step = max(1, tokenizer.vocab // 50)
+        texts += [tokenizer.decode(range(first, tokenizer.vocab, step)) for first in (0, step // 2)]
+    most = getattr(pipeline.predictor, "most", None) or 0
+    texts.append(" ".join([*texts] * (1 + min(most, MOST) // 50)))
+    return pipeline.lines([text for text in texts if encodes(tokenizer, text)])
+
+
+def encodes(tokenizer: Tokenizer | None, text: str) -> bool:
+    try:
+        return tokenizer is None or tokenizer.encode(text) is not None
+    except InputError:
+        return False
+
+
+def alike(ours: str, theirs: str) -> bool:
+    """Whether two answers are the same, but for rounding of numbers."""
+    one, other = (text.split() for text in (ours, theirs))
+    if len(one) != len(other):
+        return ours == theirs
+    numbers = [(number(a), number(b)) for a, b in zip(one, other, strict=True)]
+    largest = max((abs(a) for a, _ in numbers if a is not None), default=0.0)
+    return all(
+        abs(a - b) <= TOLERANCE * largest if a is not None and b is not None else word == same
+        for (a, b), word, same in zip(numbers, one, other, strict=True)
+    )
+
+
+def number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None

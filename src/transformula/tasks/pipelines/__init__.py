@@ -1,0 +1,1 @@
+"""How the answers of one kind of predictor are made, for an export; see `tasks/pipeline.py`."""

@@ -1,0 +1,37 @@
+"""The labels of a text, or of a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..classification import PAIR, Classifier
+from ..labels import HALF
+from ..pipeline import RowPipeline, pipeline
+
+
+@pipeline("classifier")
+class LabelPipeline(RowPipeline[Classifier]):
+    @property
+    def texts(self) -> int:
+        return 1 + self.predictor.pair
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        return {
+            **super().plain(),
+            "pair": kind.pair,
+            "separator": PAIR if kind.pair else None,
+            "labels": list(kind.labels),
+            "several": kind.several,
+            "threshold": HALF if kind.several else None,
+            "decoding": "sigmoid; each label from the threshold on" if kind.several else "softmax; the highest",
+        }
+
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        pairs = pairwise([*texts, *texts[:1]])
+        return [f"{text}{PAIR}{other}" for text, other in pairs] if self.predictor.pair else list(texts)
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        return [f"{best.text}\t{best.score:.4f}" for best in self.predicted(module, lines)]

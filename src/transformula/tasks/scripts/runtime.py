@@ -1,0 +1,63 @@
+"""The programs of this folder, and how texts become ids; predict.py has what is done with them."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy
+from tokenizers import Tokenizer
+
+folder = Path(__file__).parent
+pipeline, about = (json.loads((folder / name).read_text("utf-8")) for name in ("pipeline.json", "programs.json"))
+tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+tokenizer.encode_special_tokens = True  # a text may hold the name of a special token
+
+
+def opened(path):
+    """What runs a file, on arrays in the order of its inputs."""
+    if path.suffix == ".onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path)
+        return lambda inputs: session.run(None, inputs)
+    import torch
+
+    module = torch.export.load(path).module()
+    return lambda inputs: [output.detach().numpy() for output in module(*map(torch.from_numpy, inputs.values()))]
+
+
+def program(name):
+    """A program: inputs by name, with one row each -> outputs by name. What it keeps (`state`) is nothing at first."""
+    ports, run = about["programs"][name], opened(folder / about["programs"][name]["file"])
+
+    def value(port, given):
+        key, sizes = port["name"], [{"batch": 1, "past": 0}.get(size, size) for size in port["shape"]]
+        if key in about["state"] and key not in given:
+            return numpy.zeros(sizes, port["dtype"])
+        value = given[key] if key in given else [len(given[key.removesuffix("_lengths")][0])]
+        return numpy.array(value, port["dtype"])
+
+    def outputs(given):
+        arrays = run({port["name"]: value(port, given) for port in ports["inputs"]})
+        return {port["name"]: array for port, array in zip(ports["outputs"], arrays, strict=True)}
+
+    return outputs
+
+
+def encoded(texts):
+    """Texts as one row of ids, with the marks around them. Where they are too long together, the longest is cut."""
+    parts = [tokenizer.encode(t.lower() if pipeline["lower"] else t, add_special_tokens=False).ids for t in texts]
+    marks, row = pipeline["marks"], []  # ids with their types, before each text and after the last
+    while sum(map(len, parts + marks)) > pipeline["most"] and max(map(len, parts)) > 1:
+        max(parts, key=len).pop()
+    for mark, ids, kind in zip(marks[:-1], parts, pipeline["types"], strict=True):
+        row += mark + [[number, kind] for number in ids]
+    ids, types = zip(*(row + marks[-1] or [[0, 0]]), strict=True)
+    return {"tokens": [ids], "types": [types]}
+
+
+def answer_all(answer):
+    """Print the answer to each argument, or to each line of standard input."""
+    sys.stdin.reconfigure(encoding="utf-8")
+    for line in sys.argv[1:] or sys.stdin:
+        print(answer(line.removesuffix("\n")), flush=True)

@@ -1,0 +1,142 @@
+"""What an export says and does of a model's use: predict.py beside the program answers as the model does here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformula import Model
+from transformula.api.exporting import export
+from transformula.interop.folder import save_model
+from transformula.tasks import pipeline
+from transformula.tasks.base import tasks
+
+NAMES = ["Anna", "Bob", "Köln", "東京", "red", "blue", "sees", "runs", "the", "a", ",", "!"]
+
+
+def trained(folder: Path, task: str, rows: Sequence[dict[str, Any]], **given: Any) -> Any:
+    """The folder of a model of random weights that reads as a task on some rows says; and its predictor."""
+    data = folder / "rows.jsonl"
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    settings = {key: given.pop(key) for key in list(given) if key in tasks.get(task).settings.model_fields}
+    read = tasks.get(task).settings.read({"data": str(data), "split": 0.2, **settings})
+    inputs = given.pop("inputs", ("tokens",))
+    made = tasks.get(task).make(read, given.pop("numbers", {}), inputs=inputs)
+    given = {"depth": 1, "width": 16, "heads": 2, "seed": 3, **tasks.get(task).model, **made.numbers, **given}
+    model, predictor = Model("pre-norm", **given), made.predictor()
+    assert predictor is not None
+    save_model(folder / "model", model.module, predictor.save)
+    return folder / "model", model.module.eval(), predictor
+
+
+def said(folder: Path, lines: Sequence[str]) -> list[str]:
+    """What predict.py prints for lines of standard input, as someone runs it."""
+    made = subprocess.run([sys.executable, str(folder / "predict.py")], input="\n".join([*lines, ""]),
+                          capture_output=True, encoding="utf-8", check=True, timeout=300)  # fmt: skip
+    return made.stdout.splitlines()
+
+
+def texts(count: int = 50) -> list[str]:
+    """Short and long ones, an empty one, and some that no training text is like."""
+    each = [" ".join(NAMES[(n * k + k * k) % len(NAMES)] for k in range(n % 40)) for n in range(count - 3)]
+    return [*each, "<|endoftext|> [SEP]", "Ein naïver  Café – Ω", "x" * 3000]
+
+
+def same(ours: Sequence[str], theirs: Sequence[str]) -> None:
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert pipeline.alike(one, other), (one, other)
+
+
+LABELED = [
+    {"text": f"{text} {n} {NAMES[n % 12]} x", "label": label}
+    for n in range(30)
+    for label, text in enumerate(("red", "blue a"))
+]
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("to", "tokenizer"),
+    [
+        ("onnx", "bpe"),
+        pytest.param("onnx", "bytes", marks=slow),
+        pytest.param("torch-export", "characters", marks=slow),
+    ],
+)
+def test_labels(to: str, tokenizer: str, tmp_path: Path) -> None:
+    folder, module, kind = trained(tmp_path, "classification", LABELED, tokenizer=tokenizer, max_tokens=20)
+    out = export(folder, tmp_path / "out", to=to)
+    lines = [text for text in texts() if pipeline.encodes(kind.tokenizer, text)]
+    answers, theirs = kind.predict([module], lines, kind.settings()), said(out, lines)
+    assert len({f"{best.score:.4f}" for best, *_ in answers}) > 9
+    assert [best.text for best, *_ in answers] == [line.partition("\t")[0] for line in theirs]
+    same([f"{best.score:.4f}" for best, *_ in answers], [line.partition("\t")[2] for line in theirs])
+    about = json.loads((out / "pipeline.json").read_text())
+    assert about["labels"] == ["0", "1"] and about["most"] == kind.most and about["marks"][0]
+    # the tokenizer's file alone does the same: marks, and the cut
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(str(out / "tokenizer.json"))
+    backend.encode_special_tokens = True
+    for line in lines:
+        assert backend.encode(line).ids == kind.encode([line])[0]["tokens"].tolist()
+
+
+TAGGED = [
+    {"tokens": [NAMES[(n + k) % 12] for k in range(2 + n % 8)], "tags": ["O", "B-X", "I-X", "B-Y"][: 1 + n % 4] * 3}
+    for n in range(40)
+]
+TAGGED = [{**row, "tags": (row["tags"] * 3)[: len(row["tokens"])]} for row in TAGGED]
+ENTITIES = [
+    {"tokens": [NAMES[(n + k * k) % 12] for k in range(8)], "tags": ["B-X", "I-X", "E-X", "S-Y"] * 2}
+    for n in range(40)
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "given"),
+    [
+        (TAGGED, {"inputs": ("tokens", "characters"), "before": "x = embed.words(tokens) + spell(characters)"}),
+        pytest.param(TAGGED, {"tokenizer": "bpe", "lower": True}, marks=slow),
+        pytest.param(ENTITIES, {"output": "logits = transitions(linear(x, classes))"}, marks=slow),
+        pytest.param(ENTITIES, {"scheme": "bioes"}, marks=slow),
+    ],
+)
+def test_tags(rows: Any, given: dict[str, Any], tmp_path: Path) -> None:
+    folder, module, kind = trained(tmp_path, "tagging", rows, max_tokens=14, **given)
+    out = export(folder, tmp_path / "out", to="onnx")
+    answers = [best.text for best, *_ in kind.predict([module], texts(), kind.settings())]
+    assert len(set(" ".join(answers).split())) > 20
+    assert said(out, texts()) == answers
+
+
+PAIRS = [{"text": f"the {n} is red", "text_2": f"a blue {n} runs", "score": n % 5} for n in range(40)]
+
+
+@slow
+def test_vectors_and_their_cosines(tmp_path: Path) -> None:
+    folder, module, kind = trained(tmp_path, "sentence-embeddings", PAIRS, tokenizer="bpe", lower=True)
+    out = export(folder, tmp_path / "out", to="onnx")
+    lines = [*texts(), "a red\tthe blue one", "A Red\ta red"]
+    answers = [best.text for best, *_ in kind.predict([module], kind.opened(lines), kind.settings())]
+    same(answers, said(out, lines))
+
+
+@slow
+def test_labels_of_pairs_and_several_labels(tmp_path: Path) -> None:
+    rows = [{"text": f"red {n} of a", "text_2": f"{n}", "label": ["x", "y"][: n % 3]} for n in range(40)]
+    given: Any = {"text": "text", "text_2": "text_2", "several": True, "max_tokens": 12}
+    folder, module, kind = trained(tmp_path, "classification", rows, tokenizer="bytes", **given)
+    out = export(folder, tmp_path / "out", to="onnx")
+    lines = [f"{one}\t{other}" for one, other in zip(texts(), texts()[::-1], strict=True)]
+    answers = kind.predict([module], kind.opened(lines), kind.settings())
+    same([f"{best.text}\t{best.score:.4f}" for best, *_ in answers], said(out, lines))
