@@ -13,6 +13,7 @@ import pytest
 
 from transformula import Model
 from transformula.api.exporting import export
+from transformula.generation.settings import SamplingSettings, SearchSettings
 from transformula.interop.folder import save_model
 from transformula.tasks import pipeline
 from transformula.tasks.base import tasks
@@ -29,7 +30,7 @@ def trained(folder: Path, task: str, rows: Sequence[dict[str, Any]], **given: An
     inputs = given.pop("inputs", ("tokens",))
     made = tasks.get(task).make(read, given.pop("numbers", {}), inputs=inputs)
     given = {"depth": 1, "width": 16, "heads": 2, "seed": 3, **tasks.get(task).model, **made.numbers, **given}
-    model, predictor = Model("pre-norm", **given), made.predictor()
+    model, predictor = Model(given.pop("model", "pre-norm"), **given), made.predictor()
     assert predictor is not None
     save_model(folder / "model", model.module, predictor.save)
     return folder / "model", model.module.eval(), predictor
@@ -37,9 +38,9 @@ def trained(folder: Path, task: str, rows: Sequence[dict[str, Any]], **given: An
 
 def said(folder: Path, lines: Sequence[str]) -> list[str]:
     """What predict.py prints for lines of standard input, as someone runs it."""
-    made = subprocess.run([sys.executable, str(folder / "predict.py")], input="\n".join([*lines, ""]),
-                          capture_output=True, encoding="utf-8", check=True, timeout=300)  # fmt: skip
-    return made.stdout.splitlines()
+    made = subprocess.run([sys.executable, str(folder / "predict.py")], input="\n".join([*lines, ""]).encode(),
+                          capture_output=True, check=True, timeout=300)  # fmt: skip
+    return made.stdout.decode().removesuffix("\n").split("\n")
 
 
 def texts(count: int = 50) -> list[str]:
@@ -140,3 +141,59 @@ def test_labels_of_pairs_and_several_labels(tmp_path: Path) -> None:
     lines = [f"{one}\t{other}" for one, other in zip(texts(), texts()[::-1], strict=True)]
     answers = kind.predict([module], kind.opened(lines), kind.settings())
     same([f"{best.text}\t{best.score:.4f}" for best, *_ in answers], said(out, lines))
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", pytest.param("characters", marks=slow)])
+def test_a_text_is_gone_on_with(tokenizer: str, tmp_path: Path) -> None:
+    rows = [{"text": f"{text}\n"} for text in texts()[:40]]
+    given: Any = {"tokenizer": tokenizer, "context": 64, "numbers": {"context": 64}}
+    folder, module, kind = trained(tmp_path, "language-modeling", rows, **given)
+    out = export(folder, tmp_path / "out", to="onnx")
+    lines = [text for text in texts()[:9] if text]
+    written = [kind.generate(module, [line], SamplingSettings(temperature=0))[0] for line in lines]
+    assert "\n".join(said(out, lines)) == "\n".join(written)
+
+
+TRANSLATED = [{"source": " ".join(NAMES[n % 7 : n % 12]) + " a", "target": f"{NAMES[-n % 12]} sees"} for n in range(60)]
+
+
+@slow
+@pytest.mark.parametrize(
+    "given", [{"tokenizer": "bpe", "lower": "first"}, {"tokenizer": "bpe", "joint": False, "model": "separate", "lower": "all"}]
+)
+def test_a_text_for_a_text(given: dict[str, Any], tmp_path: Path) -> None:
+    given = {"model": "translator", "inputs": ("source", "tokens"), "source": "source", "target": "target", **given}
+    if given["model"] == "separate":  # each side has a tokenizer, and a table, of its own
+        text = Model("translator").text
+        text = text.replace("embed.words(source)", "embed(source, rows=source_vocab)")
+        given["model"] = text.replace("vocab:", "source_vocab: 9\nvocab:", 1)
+        given["numbers"] = {"source_vocab": 290, "vocab": 280}
+    folder, module, kind = trained(tmp_path, "translation", TRANSLATED, **given)
+    out = export(folder, tmp_path / "out", to="onnx")
+    lines = [" ".join(NAMES[n % 5 : n % 11]) for n in range(50)]
+    written = [best.text for best, *_ in kind.predict([module], lines, SearchSettings(beam=1))]
+    assert "\n".join(said(out, lines)) == "\n".join(written)
+
+
+@slow
+def test_a_part_of_a_text_for_a_question(tmp_path: Path) -> None:
+    context = " ".join(texts()[20:26])
+    rows = [{"question": f"who {n}", "context": f"{context} {n}", "answers": [NAMES[n % 4]]} for n in range(30)]
+    rows += [{"question": f"what {n}", "context": f"{context} {n}", "answers": []} for n in range(9)]
+    given: Any = {"inputs": ("tokens",), "output": "logits = linear(x, 2)", "tokenizer": "bytes", "max_tokens": 60}
+    folder, module, kind = trained(tmp_path, "question-answering", rows, **given, stride=16)
+    out = export(folder, tmp_path / "out", to="onnx")
+    pairs = [(f"who {n}", " ".join(texts()[20 + n % 9 :][:9])) for n in range(50)]
+    answers = kind.predict([module], [dict(zip(kind.columns, pair, strict=True)) for pair in pairs], kind.settings())
+    same([f"{best.text}\t{best.score:.4f}" for best, *_ in answers], said(out, ["\t".join(pair) for pair in pairs]))
+
+
+@slow
+def test_gaps(tmp_path: Path) -> None:
+    rows = [{"text": text} for text in texts()[:40]]
+    given: Any = {"tokenizer": "bpe", "vocab": 300, "context": 48, "numbers": {"context": 48}}
+    folder, module, kind = trained(tmp_path, "masked-language-modeling", rows, **given)
+    out = export(folder, tmp_path / "out", to="onnx")
+    lines = [f"{text} [MASK] {text}[MASK]a" for text in texts()[:12]]
+    answers = kind.predict([module], lines, kind.settings())
+    assert said(out, lines) == [best.text for best, *_ in answers]

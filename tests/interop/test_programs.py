@@ -97,7 +97,8 @@ def test_a_model_in_onnx_runtime(tmp_path: Path) -> None:
     model = Model("x = x + attention(norm(x))", depth=1, width=8, heads=2, tokenizer="bytes", seed=3)
     model.save(tmp_path / "m")
     assert main(["export", str(tmp_path / "m"), "--to", "onnx", "--out", str(tmp_path / "out")]) == 0
-    names = {MARKER, "model.yaml", "model.onnx", ABOUT, "tokenizer.json", "pipeline.json"}
+    files = {"model.yaml", "model.onnx", ABOUT, "tokenizer.json", "pipeline.json", "predict.py", "runtime.py"}
+    names = {MARKER, *files}
     assert {p.name for p in (tmp_path / "out").iterdir()} == names
     theirs = InONNXRuntime(tmp_path / "out")
     assert theirs.about["end"] == [model.tokenizer.end_of_document] and theirs.about["vocab"] == model.tokenizer.vocab

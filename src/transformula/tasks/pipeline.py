@@ -11,9 +11,10 @@ under `@pipeline("its-name")`, in a file of `pipelines/` or from outside, and a 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,7 +25,6 @@ from tokenizers import normalizers, processors
 from ..errors import CheckpointError, InputError
 from ..registry import Registry
 from ..tokenizers.base import FILE as TOKENIZER
-from ..tokenizers.base import Tokenizer
 from .predictor import Predictor
 from .row_predictor import RowEncoder
 
@@ -43,7 +43,12 @@ TEXTS = (
     "東京は日本の首都です。 Москва",
     "A name of a token, <|endoftext|>, [SEP]",
 )
-RUN = "import json, sys, predict; json.dump([predict.answer(text) for text in json.load(sys.stdin)], sys.stdout)"
+RUN = """
+import json, sys, predict, runtime
+changes, texts = json.load(sys.stdin)
+runtime.pipeline.update(changes)
+json.dump([predict.answer(text) for text in texts], sys.stdout)
+"""
 
 
 class Pipeline(Generic[P]):
@@ -52,7 +57,10 @@ class Pipeline(Generic[P]):
     plain    of itself, as plain data; docs/how-to/export-a-model.md says what the keys mean
     lines    on what a script is tried, made of some texts
     answers  what the script should write
+    tried    what pipeline.json says otherwise while the script is tried
     """
+
+    tried: Mapping[str, Any] = {}
 
     def __init__(self, predictor: P) -> None:
         self.predictor = predictor
@@ -73,10 +81,10 @@ class Pipeline(Generic[P]):
             return str(error)
         return "" if self.script.is_file() else f"there is none for a model of the kind {self.predictor.name!r}"
 
-    def in_library(self) -> library.Tokenizer | None:
-        """What makes ids of texts, as the tokenizers library has it; None where there are no texts. Raises InputError
-        where it has no such form."""
-        return None if self.predictor.tokenizer is None else self.predictor.tokenizer.in_library()
+    def in_library(self) -> dict[str, library.Tokenizer]:
+        """What makes ids of texts, in the tokenizers library's form, by file, that of what is read first. Raises
+        InputError where it has no such form."""
+        return {} if self.predictor.tokenizer is None else {TOKENIZER: self.predictor.tokenizer.in_library()}
 
     def lines(self, texts: Sequence[str]) -> list[str]:
         return list(texts)
@@ -93,9 +101,7 @@ class Pipeline(Generic[P]):
 class RowPipeline(Pipeline[R]):
     """Of what reads `texts` texts as one row."""
 
-    @property
-    def texts(self) -> int:
-        return 1
+    texts = 1
 
     def plain(self) -> dict[str, Any]:
         kind, count = self.predictor, self.texts
@@ -128,10 +134,10 @@ def write_pipeline(pipeline: Pipeline[Any], path: Path, task: str, published: bo
     form = kind.tokenizer and kind.tokenizer.kind
     if published:
         with suppress(InputError):  # a kind that has no such form stays as it is
-            backend = pipeline.in_library()
-            if backend is not None:
-                add_marks(backend, plain)
-                backend.save(str(path.with_name(TOKENIZER)))
+            for number, (name, backend) in enumerate(pipeline.in_library().items()):
+                if number == 0:
+                    add_marks(backend, plain)
+                backend.save(str(path.parent / name))
                 form = "tokenizers"
     plain["tokenizer"] = form and {"file": TOKENIZER, "form": form}
     lines = (f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items())
@@ -164,34 +170,31 @@ def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
 
 def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path) -> None:
     """Run what was written on some texts, and compare with the predictor. Raises CheckpointError where it differs."""
-    lines = lines_for(pipeline)
-    made = subprocess.run([sys.executable, "-c", RUN], input=json.dumps(lines), cwd=folder, capture_output=True,
-                          encoding="utf-8")  # fmt: skip
+    expected = dict(tries_of(pipeline, module))
+    given = json.dumps([dict(pipeline.tried), list(expected)])
+    made = subprocess.run([sys.executable, "-c", RUN], input=given, cwd=folder, capture_output=True, encoding="utf-8")
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     defect = "nothing was written. This is a defect: report it with the model's text"
     if made.returncode:
         raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {defect}")
-    for line, ours, theirs in zip(lines, pipeline.answers(module, lines), json.loads(made.stdout), strict=True):
+    for (line, ours), theirs in zip(expected.items(), json.loads(made.stdout), strict=True):
         if not alike(ours, theirs):
             what = f"the written {SCRIPT} says of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
             raise CheckpointError(f"{what}; {defect}")
 
 
-def lines_for(pipeline: Pipeline[Any]) -> list[str]:
-    """On what scripts are tried: some texts, those of what a tokenizer knows, a long one; none that it refuses."""
+def tries_of(pipeline: Pipeline[Any], module: Any) -> Iterator[tuple[str, str]]:
+    """Lines with their answers: some texts, those of what a tokenizer knows, a long one; none that the model refuses,
+    such as characters that it does not know, or a text of which no end is cut."""
     texts, tokenizer = list(TEXTS), pipeline.predictor.tokenizer
     if tokenizer is not None:
-        step = max(1, tokenizer.vocab // 50)
+        step = max(1, tokenizer.vocab // 30)
         texts += [tokenizer.decode(range(first, tokenizer.vocab, step)) for first in (0, step // 2)]
     most = getattr(pipeline.predictor, "most", None) or 0
     texts.append(" ".join([*texts] * (1 + min(most, MOST) // 50)))
-    return pipeline.lines([text for text in texts if encodes(tokenizer, text)])
-
-
-def encodes(tokenizer: Tokenizer | None, text: str) -> bool:
-    try:
-        return tokenizer is None or tokenizer.encode(text) is not None
-    except InputError:
-        return False
+    for line in pipeline.lines(texts):
+        with suppress(InputError):
+            yield line, pipeline.answers(module, [line])[0]
 
 
 def alike(ours: str, theirs: str) -> bool:

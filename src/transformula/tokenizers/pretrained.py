@@ -67,7 +67,7 @@ class Pretrained(Tokenizer):
         if self.unknown == self.end_of_document:  # as GPT-2 names them: it knows every text
             self.unknown = None
         bytes_alone = isinstance(self._backend.model, models.BPE)  # transformers leaves their blanks as they are
-        self._cleans = bool(files.config.get("clean_up_tokenization_spaces")) and not bytes_alone
+        self.cleans = bool(files.config.get("clean_up_tokenization_spaces")) and not bytes_alone
         begin = (files.generation.get(key) for key in ("decoder_start_token_id", "forced_bos_token_id"))
         target = [i for i in begin if isinstance(i, int)]
         self.marks = Marks.of_template(self._backend.encode, self.encode, self.end_of_document, target)
@@ -132,13 +132,13 @@ class Pretrained(Tokenizer):
         if min(ids, default=0) < 0:
             raise InputError(f"token {min(ids)} is not in this tokenizer: its ids go from 0 to {self.vocab - 1}")
         text: str = self._backend.decode(ids, skip_special_tokens=True)
-        for sign in CLEANED if self._cleans else ():
+        for sign in CLEANED if self.cleans else ():
             text = text.replace(sign, sign.strip())
         return text
 
     def stream(self, before: Sequence[int] = ()) -> WindowStream:
         return WindowStream(self.decode, lambda i: 0 <= i < self.vocab and i not in self._special, self._is_byte,
-                            self._cleans, before)  # fmt: skip
+                            self.cleans, before)  # fmt: skip
 
     def _is_byte(self, number: int) -> bool:
         return BYTE.fullmatch(self._backend.id_to_token(number) or "") is not None

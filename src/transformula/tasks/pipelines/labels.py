@@ -13,9 +13,9 @@ from ..pipeline import RowPipeline, pipeline
 
 @pipeline("classifier")
 class LabelPipeline(RowPipeline[Classifier]):
-    @property
-    def texts(self) -> int:
-        return 1 + self.predictor.pair
+    def __init__(self, predictor: Classifier) -> None:
+        super().__init__(predictor)
+        self.texts = 1 + predictor.pair
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor

@@ -8,6 +8,7 @@ from typing import Any
 import tokenizers as library
 from tokenizers import models
 
+from ...tokenizers.base import FILE
 from ..pipeline import RowPipeline, pipeline
 from ..tagging import LONGEST, TOKEN, Tagger, moves_of
 
@@ -37,13 +38,13 @@ class TagPipeline(RowPipeline[Tagger]):
         spells = "characters" in kind.inputs and kind.tokenizer is not None
         return "the model reads the bytes of each piece of a word" if spells else super().unscripted
 
-    def in_library(self) -> library.Tokenizer | None:
+    def in_library(self) -> dict[str, library.Tokenizer]:
         """Where words are read, each is an id, and 0 any other."""
         ids = self.predictor.ids
         if self.predictor.words is None:
             return super().in_library()
         other = next(name for name in ("[UNK]", *map("[UNK {}]".format, range(len(ids)))) if name not in ids)
-        return library.Tokenizer(models.WordLevel({other: 0, **ids}, unk_token=other))
+        return {FILE: library.Tokenizer(models.WordLevel({other: 0, **ids}, unk_token=other))}
 
     def lines(self, texts: Sequence[str]) -> list[str]:
         words = self.predictor.words or []

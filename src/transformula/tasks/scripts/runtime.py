@@ -44,16 +44,37 @@ def program(name):
     return outputs
 
 
-def encoded(texts):
+def encoded(texts, tokenizer=tokenizer):
     """Texts as one row of ids, with the marks around them. Where they are too long together, the longest is cut."""
     parts = [tokenizer.encode(t.lower() if pipeline["lower"] else t, add_special_tokens=False).ids for t in texts]
     marks, row = pipeline["marks"], []  # ids with their types, before each text and after the last
-    while sum(map(len, parts + marks)) > pipeline["most"] and max(map(len, parts)) > 1:
+    while sum(map(len, parts + marks)) > (pipeline["most"] or numpy.inf) and max(map(len, parts)) > 1:
         max(parts, key=len).pop()
     for mark, ids, kind in zip(marks[:-1], parts, pipeline["types"], strict=True):
         row += mark + [[number, kind] for number in ids]
     ids, types = zip(*(row + marks[-1] or [[0, 0]]), strict=True)
     return {"tokens": [ids], "types": [types]}
+
+
+def generated(model, prompt, most, fixed=()):
+    """Greedy decoding: the most probable id after those of a prompt, then after it, up to an end, or so many."""
+    ids, chunk, kept = [], prompt, dict(fixed)
+    while len(ids) < most:
+        outputs = model({**kept, "tokens": [chunk]})
+        kept |= {name.removeprefix("next."): array for name, array in outputs.items()}
+        chunk = [int(outputs.get("logits", next(iter(outputs.values())))[0, -1].argmax())]
+        if chunk[0] in pipeline["ends"]:
+            break
+        ids += chunk
+    return ids
+
+
+def decoded(ids):
+    """The text of ids, without special tokens."""
+    text = tokenizer.decode([number for number in ids if number < pipeline["vocab"]], skip_special_tokens=True)
+    for sign in pipeline["cleaned"]:
+        text = text.replace(sign, sign.strip())
+    return text
 
 
 def answer_all(answer):

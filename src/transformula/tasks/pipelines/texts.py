@@ -1,0 +1,111 @@
+"""What goes on with a text, writes one for a text, or fills its gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import tokenizers as library
+
+from ...errors import InputError
+from ...tokenizers.base import FILE, Tokenizer
+from ...tokenizers.pretrained import CLEANED, Pretrained
+from ..masked_language_modeling import Filling
+from ..masking import marks_of, mask_of
+from ..pipeline import Pipeline, pipeline
+from ..writing import SOURCE, TextGenerator, Writing
+
+USUAL = 200  # tokens that are written at most
+TRIED = 8  # tokens that are written while a script is tried
+
+
+def decoding(tokenizer: Tokenizer) -> dict[str, Any]:
+    """How ids become text. `cleaned`: what loses its blanks, one after the other."""
+    cleans = isinstance(tokenizer, Pretrained) and tokenizer.cleans
+    return {"vocab": tokenizer.vocab, "cleaned": list(CLEANED) if cleans else []}
+
+
+@pipeline("generation")
+class GenerationPipeline(Pipeline[TextGenerator]):
+    tried = {"max_tokens": TRIED}
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        try:
+            empty = kind.begin("")
+        except InputError:
+            empty = None
+        return {
+            "before": list(kind.tokenizer.marks.prompt),
+            "empty": empty,
+            "ends": sorted(kind.tokenizer.ends),
+            "max_tokens": USUAL,
+            "decoding": "greedy; sample draws",
+            **decoding(kind.tokenizer),
+        }
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        return [best.text for best in self.predicted(module, lines, temperature=0, max_tokens=TRIED)]
+
+
+@pipeline("writing")
+class WritingPipeline(Pipeline[Writing]):
+    tried = {"max_tokens": TRIED}
+
+    def plain(self) -> dict[str, Any]:
+        kind, source = self.predictor, self.predictor.source
+        marks = source.marks.source if source else ((), ())
+        return {
+            "inputs": [kind.input],
+            "lower": False,
+            "spelling": asdict(kind.spelling),
+            "reader": f"{SOURCE}/{FILE}" if source is not kind.target else FILE,
+            "marks": [[[number, 0] for number in mark] for mark in marks],
+            "types": [0],
+            "most": kind.most,
+            "cut": "end",
+            "begin": list(kind.target.marks.target) or [kind.end],
+            "ends": sorted(kind.target.ends) or [kind.end],
+            "max_tokens": kind.usual,
+            "picture": kind.picture,
+            "decoding": "greedy; translate searches with a beam of 5",
+            **decoding(kind.target),
+        }
+
+    @property
+    def unscripted(self) -> str:
+        if self.predictor.source is None:
+            return "the model reads pictures"
+        return "names become their words" if self.predictor.spelling.split_names else super().unscripted
+
+    def in_library(self) -> dict[str, library.Tokenizer]:
+        """The tokenizer of what is read, which has the marks, and that of what is written."""
+        kind = self.predictor
+        own = {} if kind.source in (None, kind.target) else {f"{SOURCE}/{FILE}": kind.source.in_library()}
+        return {**own, **super().in_library()}
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        return [best.text for best in self.predicted(module, lines, beam=1, max_length=TRIED)]
+
+
+@pipeline("filling")
+class FillingPipeline(Pipeline[Filling]):
+    def plain(self) -> dict[str, Any]:
+        kind, tokenizer = self.predictor, self.predictor.tokenizer
+        around = (tokenizer.marks.opening, tokenizer.marks.closing) if kind.documents else ((), ())
+        return {
+            "marks": [[[number, 0] for number in mark] for mark in around],
+            "types": [0],
+            "sign": kind.settings().sign,
+            "mask": mask_of(tokenizer),
+            "blank": kind.parts("a [MASK]", "[MASK]")[0] == "a",
+            "never": sorted(marks_of(tokenizer)),
+            "padding": {"side": "right", "id": 0},
+            "decoding": "softmax at each gap; the highest",
+            **decoding(tokenizer),
+        }
+
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        sign = self.predictor.settings().sign
+        return [f"{text[: len(text) // 2]} {sign} {text[len(text) // 2 :]} a{sign}" for text in texts]
