@@ -46,15 +46,18 @@ def task_of(folder: Path) -> str:
 
 class Leaving:
     """What leaves with a model in a format. A folder that can be read here again keeps its tokenizer's file, but for
-    those of transformers, which opens no other form than its own."""
+    those of transformers, which opens the library's form alone; here that of characters would not be read in it."""
 
     def __init__(self, predictor: Predictor | None, to: str, task: str) -> None:
         from ..interop.exchange import IMPORTERS
         from ..interop.folder import THEIRS
         from ..tasks.pipeline import pipeline_of
+        from ..tokenizers.characters import Characters
 
         self.pipeline, self.task = None if predictor is None else pipeline_of(predictor), task
-        self.early, self.published = to in IMPORTERS, to == THEIRS or to not in IMPORTERS
+        tokenizer = None if predictor is None else predictor.tokenizer
+        kept = isinstance(tokenizer, Characters) if to == THEIRS else to in IMPORTERS
+        self.early, self.published = to in IMPORTERS, not kept
 
     def before(self, folder: Path) -> None:
         if self.early:

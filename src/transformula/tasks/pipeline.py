@@ -32,6 +32,7 @@ P = TypeVar("P", bound=Predictor)
 R = TypeVar("R", bound=RowEncoder)
 SCRIPT, RUNTIME = "predict.py", "runtime.py"
 SCRIPTS = Path(__file__).parent / "scripts"
+DEFECT = "nothing was written. This is a defect: report it with the model's text"
 MOST = 2000  # tokens: a longer text is not tried
 TOLERANCE = 1e-3  # between numbers of two answers, beside the largest
 
@@ -58,6 +59,7 @@ class Pipeline(Generic[P]):
     lines    on what a script is tried, made of some texts
     answers  what the script should write
     tried    what pipeline.json says otherwise while the script is tried
+    ids      what the model reads of a line, where the tokenizer's file alone makes it; None where it does not
     """
 
     tried: Mapping[str, Any] = {}
@@ -85,6 +87,9 @@ class Pipeline(Generic[P]):
         """What makes ids of texts, in the tokenizers library's form, by file, that of what is read first. Raises
         InputError where it has no such form."""
         return {} if self.predictor.tokenizer is None else {TOKENIZER: self.predictor.tokenizer.in_library()}
+
+    def ids(self, line: str) -> list[int] | None:
+        return None
 
     def lines(self, texts: Sequence[str]) -> list[str]:
         return list(texts)
@@ -116,6 +121,10 @@ class RowPipeline(Pipeline[R]):
             "padding": {"side": "right", "id": 0},
         }
 
+    def ids(self, line: str) -> list[int] | None:
+        """Of one text: of several the library cuts others than are cut here."""
+        return None if self.texts > 1 else list(self.predictor.encode([line])[0]["tokens"].tolist())
+
 
 pipelines: Registry[type[Pipeline[Any]]] = Registry("pipeline", "transformula.tasks.pipelines")
 pipeline = pipelines.register
@@ -137,6 +146,7 @@ def write_pipeline(pipeline: Pipeline[Any], path: Path, task: str, published: bo
             for number, (name, backend) in enumerate(pipeline.in_library().items()):
                 if number == 0:
                     add_marks(backend, plain)
+                    check_tokenizer(pipeline, backend)
                 backend.save(str(path.parent / name))
                 form = "tokenizers"
     plain["tokenizer"] = form and {"file": TOKENIZER, "form": form}
@@ -161,6 +171,16 @@ def add_marks(backend: library.Tokenizer, plain: Mapping[str, Any]) -> None:
         backend.enable_truncation(plain["most"])
 
 
+def check_tokenizer(pipeline: Pipeline[Any], backend: library.Tokenizer) -> None:
+    """Raise CheckpointError for a tokenizer's file that makes other ids of a text than the model reads."""
+    backend.encode_special_tokens = True  # which is nothing that a file says
+    for text in TEXTS:
+        with suppress(InputError):  # of characters that are not known
+            ids = pipeline.ids(text)
+            if ids is not None and (made := backend.encode(text).ids or [0]) != ids:
+                raise CheckpointError(f"{TOKENIZER} would make of {text!r} the ids {made}, not {ids}; {DEFECT}")
+
+
 def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
     """Write predict.py and what it imports."""
     (folder / RUNTIME).write_bytes((SCRIPTS / RUNTIME).read_bytes())
@@ -174,13 +194,12 @@ def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path) -> None:
     given = json.dumps([dict(pipeline.tried), list(expected)])
     made = subprocess.run([sys.executable, "-c", RUN], input=given, cwd=folder, capture_output=True, encoding="utf-8")
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-    defect = "nothing was written. This is a defect: report it with the model's text"
     if made.returncode:
-        raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {defect}")
+        raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {DEFECT}")
     for (line, ours), theirs in zip(expected.items(), json.loads(made.stdout), strict=True):
         if not alike(ours, theirs):
             what = f"the written {SCRIPT} says of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
-            raise CheckpointError(f"{what}; {defect}")
+            raise CheckpointError(f"{what}; {DEFECT}")
 
 
 def tries_of(pipeline: Pipeline[Any], module: Any) -> Iterator[tuple[str, str]]:

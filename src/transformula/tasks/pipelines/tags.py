@@ -32,6 +32,9 @@ class TagPipeline(RowPipeline[Tagger]):
             " random field) one for each pair of the tag before and the tag",
         }
 
+    def ids(self, line: str) -> None:
+        """A text is cut into words first."""
+
     @property
     def unscripted(self) -> str:
         kind = self.predictor

@@ -8,6 +8,7 @@ from typing import Any
 
 import tokenizers as library
 
+from ...data.spelling import PLAIN
 from ...errors import InputError
 from ...tokenizers.base import FILE, Tokenizer
 from ...tokenizers.pretrained import CLEANED, Pretrained
@@ -84,6 +85,10 @@ class WritingPipeline(Pipeline[Writing]):
         kind = self.predictor
         own = {} if kind.source in (None, kind.target) else {f"{SOURCE}/{FILE}": kind.source.in_library()}
         return {**own, **super().in_library()}
+
+    def ids(self, line: str) -> list[int] | None:
+        plain = self.predictor.source is not None and self.predictor.spelling == PLAIN
+        return list(self.predictor.ids([line])[0].tolist()) if plain else None
 
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
         return [best.text for best in self.predicted(module, lines, beam=1, max_length=TRIED)]
