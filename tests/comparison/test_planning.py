@@ -171,15 +171,15 @@ def test_longer_runs_are_assumed_to_have_less_noise() -> None:
 
 
 def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    plan = planned("pre-norm", "rezero", protocol="quick")
-    plan.write(tmp_path)
-    again = read_plan(tmp_path)
+    plan, folder = planned("pre-norm", "rezero", protocol="quick"), tmp_path / "comparison"
+    plan.write(folder)
+    again = read_plan(folder)
     assert again is not None and again.data == plan.data and again.hash == plan.hash and repr(again) == repr(plan)
-    changed = json.loads((tmp_path / "plan.json").read_text())
+    changed = json.loads((folder / "plan.json").read_text())
     changed["arms"][0]["config"]["steps"] = 21
-    (tmp_path / "plan.json").write_text(json.dumps(changed))
+    (folder / "plan.json").write_text(json.dumps(changed))
     with pytest.raises(CheckpointError, match="a plan is not edited"):
-        read_plan(tmp_path)
+        read_plan(folder)
 
 
 def test_variants_and_seeds_are_added_and_nothing_else_changes() -> None:

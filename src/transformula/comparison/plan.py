@@ -17,6 +17,7 @@ from typing import Any
 
 from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError, setting
+from ..ownership import claim
 from ..plain import plain
 from ..structured import Malformed, load_json
 from .jobs import jobs_of
@@ -130,7 +131,7 @@ class ComparisonPlan:
 
     def write(self, folder: Path) -> None:
         """Write plan.json, whole."""
-        folder.mkdir(parents=True, exist_ok=True)
+        claim(folder, (FILE,))
         write_whole(folder / FILE, (json.dumps(self.data, indent=1, ensure_ascii=False) + "\n").encode())
 
     def __repr__(self) -> str:
