@@ -1,12 +1,13 @@
 """A tag for each word: python predict.py "The cat.", or a text a line of standard input. An answer: The/DET cat/NOUN"""
 
-import re
-
 import numpy
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
 
 from .runtime import answer_all, pipeline, program, tokenizer
 
 model = program("model")
+split = Split(Regex(pipeline["word"]), "removed", invert=True)  # all but the words is removed
 
 
 def best(y, n):
@@ -32,7 +33,7 @@ def spelled(words):
 
 
 def answer(text):
-    words, tags = [match[0] for match in re.finditer(pipeline["word"], text)], []
+    words, tags = [word for word, _ in split.pre_tokenize_str(text)], []
     before, after = ([number for number, _ in mark] for mark in pipeline["marks"])
     cased = [pipeline["word_start"] + (word.lower() if pipeline["lower"] else word) for word in words]
     room = pipeline["most"] - len(before + after)
