@@ -212,3 +212,19 @@ def test_transformers_puts_the_same_marks(tokenizer: str, tmp_path: Path) -> Non
     assert json.loads((out / "config.json").read_text())["decoder_start_token_id"] == kind.end
     read_again: Any = Model.from_folder(out).predictor
     assert [ids.tolist() for ids in read_again.ids(lines[:3])] == [ids.tolist() for ids in kind.ids(lines[:3])]
+
+
+def test_code_in_a_model_s_folder_is_neither_run_nor_taken_along(tmp_path: Path) -> None:
+    """A folder that someone sent may hold a file of a name that predict.py imports."""
+    folder, _, _ = trained(tmp_path, "classification", LABELED, tokenizer="bytes", max_tokens=20)
+    (folder / "more").mkdir()
+    (folder / "more" / "tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+    for name in ("json.py", "numpy.py", "onnxruntime.py", "predict.py", "runtime.py", "more/__init__.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (folder / "notes.txt").write_text("kept")
+    with pytest.warns(UserWarning, match="code is left out: json.py, numpy.py, onnxruntime.py, predict.py, runtime.py"):
+        out = export(folder, tmp_path / "out", to="onnx")
+    assert sorted(path.name for path in out.rglob("*.py")) == ["predict.py", "runtime.py"]
+    assert (out / "notes.txt").exists() and (out / "more" / "tokenizer.json").exists()
+    said(out, ["Anna"])
+    assert not (tmp_path / "ran").exists()

@@ -21,7 +21,7 @@ from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
 from .engine import Engine, engines, outcomes_of
-from .plan import FILE, ComparisonPlan
+from .plan import ComparisonPlan
 from .planning import FOLDER, make_plan
 from .records import Arm, GateResult, Job, Outcome, Results, Verdict
 from .report.files import FILES, write_report
@@ -177,7 +177,7 @@ def comparison(
     plan, folder = make_plan(variants, settings, shared, use)
     if settings.dry_run:
         return plan
-    claim(folder, (FILE, GATES, *FILES))
+    claim(folder, (GATES, *FILES))
     plan.write(folder)
     store = Store(settings.store)
     with Progress("runs", quiet=quiet) as shown:

@@ -38,6 +38,7 @@ from .weights import check_finite, in_float32, put_tensors
 
 OURS = "transformula"
 THEIRS = "transformers"
+CODE = ("*.py", "*.pyc", "*.pyd", "*.so", "*.dll")  # what Python would import from a folder
 TYPES = ("float32", "bfloat16", "float16", "float64")  # of weights, by torch's names
 
 
@@ -140,8 +141,8 @@ def convert(
     report: Path | None = None, dtype: torch.dtype | None = None, extras: Callable[[Path], Any] | None = None,
     finish: Callable[[nn.Module, Path], Any] | None = None,
 ) -> Path:  # fmt: skip
-    """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along. A
-    folder of transformers gets a model card, README.md.
+    """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along,
+    but for code. A folder of transformers gets a model card, README.md.
 
     report  what a run says of itself, for the model card
     dtype   of the weights, by default the format's own
@@ -162,14 +163,18 @@ def convert(
     model, architecture = build_model(files, verify)
     check_tokenizer(source, architecture)
     read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
-    read_names |= {MARKER, PIPELINE, *files.files}
+    code = sorted(path.name for path in source.iterdir() if any(map(path.match, CODE)))
+    if code:
+        what = "nothing of what was sent is run, here or by a script that an export writes"
+        warnings.warn(f"{source}: code is left out: {', '.join(code)}; {what}", stacklevel=2)
+    read_names |= {MARKER, PIPELINE, *files.files, *code}
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):
             if path.is_file() and path.name not in read_names:
                 shutil.copyfile(path, new / path.name)
             elif path.is_dir() and (path / TOKENIZER).is_file():  # that of what is read, where another is written
-                shutil.copytree(path, new / path.name)
+                shutil.copytree(path, new / path.name, ignore=shutil.ignore_patterns(*CODE))
         if write == THEIRS and not (new / CARD).exists():
             (new / CARD).write_text(model_card(model, report), encoding="utf-8")
         if extras is not None:

@@ -1,6 +1,7 @@
 """Writes a text for a text, greedily: python predict.py "Zwei Hunde.", or a text a line of standard input."""
 
-import re
+import unicodedata
+from itertools import takewhile
 
 from tokenizers import Tokenizer
 
@@ -15,8 +16,8 @@ reader.encode_special_tokens = True
 def spelled(text):
     """A source without capitals, where the model was trained so: all of it, or its first word."""
     if pipeline["spelling"]["lower"] == "first":
-        word = re.match(r"[^\W\d]\w*", text)
-        return " " + (text[0].lower() + text[1:] if word and word[0][1:] == word[0][1:].lower() else text)
+        word = "".join(takewhile(lambda sign: sign in "_\u200c\u200d" or unicodedata.category(sign)[0] in "LMN", text))
+        return " " + (text[0].lower() + text[1:] if word and word[1:] == word[1:].lower() else text)
     return " " + text.lower() if pipeline["spelling"]["lower"] == "all" else text
 
 
