@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,9 +152,12 @@ def test_several_models(model: Model, work: Path) -> None:
 def test_a_model_that_is_saved_and_one_that_was_trained(model: Model, tmp_path: Path) -> None:
     copy = Model.from_folder(model.save(tmp_path / "copy"))
     assert copy.write(SOURCES) == model.write(SOURCES)
-    (tmp_path / "copy" / "pairs.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"pairs\.json: damaged"):
-        Model.from_folder(tmp_path / "copy")
+    pairs = tmp_path / "copy" / "pairs.json"
+    infinite = json.dumps({**json.loads(pairs.read_text()), "longest": float("inf")})
+    for damaged in ("{", infinite):
+        pairs.write_text(damaged)
+        with pytest.raises(CheckpointError, match=r"pairs\.json: damaged"):
+            Model.from_folder(tmp_path / "copy")
 
 
 def test_learned_positions(work: Path) -> None:

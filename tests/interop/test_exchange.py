@@ -128,5 +128,5 @@ def test_a_format_from_outside(model: Model, tmp_path: Path) -> None:
     run = f"import sys\nfrom transformula.cli import main\nsys.exit(any(main(c) for c in {commands!r}))"
     done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert {p.name for p in Path(there).iterdir()} == {MARKER, "model.json", "tokenizer.json"}
+    assert {p.name for p in Path(there).iterdir()} == {MARKER, "model.json", "pipeline.json", "tokenizer.json"}
     assert torch.equal(logits(tmp_path / "m"), logits(tmp_path / "back"))

@@ -317,7 +317,7 @@ class Writing(Predictor):
                 f"{path}: the file is missing: this model was not trained to write a target for a source; train one"
                 " with a task that does: transformula train --help lists the tasks"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
 
 
@@ -353,5 +353,5 @@ def load_predictor(folder: Path) -> Predictor | None:
             f"{folder}: what this model does is said by the package {package!r}, and a file that is loaded imports"
             f" nothing: add {setting('use', package)}"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
