@@ -9,10 +9,14 @@ from typing import Any, Self
 import pytest
 from torch import nn
 
-from tests.training.test_loop import run, same
+from tests.training.test_loop import PLAIN, run, same
 from tests.training.test_resume import rewrite_state
-from tests.training.toy import Scored, ToyTask
+from tests.training.toy import Scored, ToyModel, ToyTask
 from transformula.runs.log import read_log
+from transformula.tasks.base import Scores
+from transformula.tasks.scores.measured import mean_of
+from transformula.training import evaluation, train
+from transformula.training.settings import TrainingSettings
 
 ROWS = 400
 """Validation rows; each costs as much as 2 units of training, of which a step has 32."""
@@ -71,18 +75,77 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
     return [e for e in read_log(folder / "log.jsonl") if e["event"] == "evaluation"]
 
 
-@pytest.mark.parametrize("steps", [5, 33, 100])
-def test_evaluations_on_the_way_take_their_share_and_the_last_sees_all(tmp_path: Path, steps: int) -> None:
+@pytest.mark.parametrize(("steps", "share"), [(5, 0.05), (33, 0.05), (100, 0.05), (33, 0.25), (100, 0.25)])
+def test_evaluations_on_the_way_take_their_share_and_the_last_sees_all(
+    tmp_path: Path, steps: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of a run that is soon over, less of a longer one."""
+    if share == 0.05:
+        monkeypatch.setattr(evaluation, "QUICK", 0.0)
     task = Sampled()
     result = run(tmp_path / "run", task=task, steps=steps)
     on_the_way = [rows for rows in task.seen if rows != ROWS]
     # the last model is scored on the sample, too, so that it can be compared
-    assert sum(2 * rows for rows in on_the_way) <= 0.05 * steps * 32 * 1.2
+    spent = sum(2 * rows for rows in on_the_way)
+    assert spent <= share * steps * 32 * 1.25 and (share == 0.05 or spent >= 0.1 * steps * 32)
     assert ROWS in task.seen[-2:] and len(set(on_the_way)) <= 1
     places = sorted({e["step"] for e in evaluations(tmp_path / "run")})
     assert places[-1] == steps and all(b - a >= 3 for a, b in zip(places, places[1:], strict=False))
     (whole,) = [e for e in evaluations(tmp_path / "run") if "sample" not in e]
     assert result.scores["loss"] <= whole["loss"] and not result.scored_on
+
+
+class Noisy(ToyTask):
+    """Of each evaluation a list says which of the validation rows are answered rightly."""
+
+    measures, score, higher = ("accuracy",), "accuracy", frozenset(["accuracy"])
+
+    def __init__(self, found: list[list[bool]]) -> None:
+        super().__init__()
+        self.found = list(found)
+
+    def evaluate(self, model: nn.Module, progress: Any = None) -> Scores:
+        right = self.found.pop(0) if self.found else [True] * 40
+        return Scores(loss=1.0).measure([mean_of("accuracy", "", [100.0 * each for each in right])])
+
+
+def rows_right(count: int, at: int = 0) -> list[bool]:
+    return [at <= row < at + count for row in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("found", "noise"),
+    [
+        ([rows_right(20), rows_right(21)], True),  # one row more: chance
+        ([rows_right(20), rows_right(20, at=20)], True),  # as many, others
+        ([rows_right(20), rows_right(32)], False),  # the same ones and twelve more
+        ([rows_right(32), rows_right(20)], False),
+        ([rows_right(32), rows_right(30)], True),
+    ],
+)
+def test_a_difference_within_noise_is_called_so(
+    tmp_path: Path, found: list[list[bool]], noise: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = TrainingSettings.read({**PLAIN, "steps": 2, "evaluate_every": 1})
+    result = train(Noisy(found), ToyModel(), settings, tmp_path / "run")
+    first, second = evaluations(tmp_path / "run")
+    assert [first["within_noise"], second["within_noise"]] == [False, noise]
+    low, high = second["interval"]
+    assert low <= second["accuracy"] <= high and high - low > 10
+    said = "".join(capsys.readouterr())
+    (line,) = [line for line in said.splitlines() if "step 2: validation" in line]
+    assert f"accuracy {second['accuracy']:.1f} ({low:.1f} to {high:.1f})" in line and ("noise" in line) == noise
+    best = max((first, second), key=lambda each: (each["accuracy"], each["step"]))
+    assert f"{best['accuracy']:.1f} ({' to '.join(f'{end:.1f}' for end in best['interval'])})" in repr(result)
+
+
+def test_noise_is_told_after_a_resume_as_without(tmp_path: Path) -> None:
+    found = [rows_right(20), rows_right(21), rows_right(34)]
+    run(tmp_path / "whole", task=Noisy(found), steps=3, evaluate_every=1)
+    run(tmp_path / "cut", task=Noisy(found[:1]), steps=1, evaluate_every=1)
+    run(tmp_path / "cut", task=Noisy(found[1:]), steps=3, evaluate_every=1, resume=True)
+    told = [[(e["interval"], e["within_noise"]) for e in evaluations(tmp_path / name)] for name in ("whole", "cut")]
+    assert told[0] == told[1]
 
 
 def test_a_run_long_enough_sees_all_each_time(tmp_path: Path) -> None:

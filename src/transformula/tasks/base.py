@@ -12,7 +12,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,8 @@ from ..registry import Registry
 from ..settings import Settings
 from .predictor import Predictor
 from .predictor import Progress as Progress
-from .scores.report import Evaluation, Report
+from .scores.measured import Measured
+from .scores.report import Evaluation, Report, resampled
 from .verb import Verb
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 
 LEAST = 16  # rows of a sample of a validation set, at least
 IGNORED = -100  # target of a position that does not count
+DRAWS = 200  # resamples of an evaluation on the way
 FORWARD = 0.5  # what a unit costs in an evaluation, of what it costs in training
 
 
@@ -143,7 +145,22 @@ def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
 
 
 class Scores(dict[str, float]):
-    """What an evaluation found, by name. "loss" is always there: nats, lower is better."""
+    """What an evaluation found, by name. "loss" is always there: nats, lower is better.
+
+    resampled  by name: the scores of resamples of the validation rows, (DRAWS,), each with the same rows at every
+               evaluation of as many; of a score without them nothing is known of its noise
+    """
+
+    def __init__(self, scores: Mapping[str, float] | None = None, /, **further: float) -> None:
+        super().__init__(scores or {}, **further)
+        self.resampled: dict[str, list[float]] = dict(getattr(scores, "resampled", {}))
+
+    def measure(self, measured: Iterable[Measured]) -> Self:
+        """Take in scores, where they are not there already, and those of resamples."""
+        for each in measured:
+            self.setdefault(each.key, each.score)
+            self.resampled[each.key] = resampled(each, DRAWS).tolist()
+        return self
 
     @property
     def loss(self) -> float:

@@ -46,7 +46,7 @@ from .learned_parts import (
     text_scores,
     unigram_nats,
 )
-from .losses import perplexity
+from .losses import per_token, perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import predictor
 from .replies import Reply, Replying
@@ -353,6 +353,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         )
         loss = nats_per_token(within)
         scores = Scores(loss=loss, perplexity=perplexity(loss), tokens=sum(score.tokens for score in within))
+        scores.measure([per_token(np.array([(score.nats, score.tokens) for score in within], dtype=float))])
         scores["without_dialogue"] = nats_per_token(text_scores(model, alone))
         if self.chosen.written:
             replies = self.written(model, evenly(total, self.chosen.written))

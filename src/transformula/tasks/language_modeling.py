@@ -28,7 +28,7 @@ from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, check_logits, task
 from .chunked_loss import token_loss
-from .losses import perplexity, smoothed_cross_entropy, target_nats
+from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
 from .predictor import Predictor
 from .scores.report import standing
@@ -324,10 +324,11 @@ prompt, the model begins a text. Filters act in the order in which they are list
                     if progress is not None:
                         progress(done, total)
 
-        nats, _ = target_nats(onward if carry_on else view, batches(), device_of(model))
+        nats, _, rows = target_nats(onward if carry_on else view, batches(), device_of(model))
         loss, size = nats / total, self.predicted_bytes()
         bits = nats / math.log(2) / max(size, 1)
-        return Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=total, bytes=size)
+        scores = Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=total, bytes=size)
+        return scores.measure([per_token(rows), per_token(rows, "bits per byte", bits / loss if loss else 0.0)])
 
     def predicted_bytes(self) -> int:
         """UTF-8 bytes of the text of the tokens that an evaluation predicts."""

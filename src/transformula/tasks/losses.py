@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
@@ -16,13 +17,17 @@ from ..errors import InputError
 from ..generation.decoding import device_of
 from ..model.transformer import evaluating
 from .base import IGNORED, Batch, Scores
+from .scores.measured import Measured, Numbers, of_sums, ratio
 
 AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}  # numbers of logits looked at together; on a CPU as many as its caches hold
 
 
-def target_nats(model: Callable[..., Tensor], batches: Iterable[Batch], device: torch.device) -> tuple[float, int]:
-    """-log P of all real targets of batches, summed, without smoothing; and how many there are."""
-    nats, tokens = 0.0, 0
+def target_nats(
+    model: Callable[..., Tensor], batches: Iterable[Batch], device: torch.device
+) -> tuple[float, int, Numbers]:
+    """-log P of all real targets of batches, summed, without smoothing; how many there are; and both of each row,
+    (rows, 2)."""
+    nats, tokens, rows = 0.0, 0, []
     with torch.no_grad():
         for batch in batches:
             on_device = batch.to(device)
@@ -30,8 +35,16 @@ def target_nats(model: Callable[..., Tensor], batches: Iterable[Batch], device: 
             targets = on_device.targets.flatten()
             each = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORED)
             nats += float(each.double().sum())
-            tokens += int((targets != IGNORED).sum())
-    return nats, tokens
+            real = on_device.targets != IGNORED
+            tokens += int(real.sum())
+            rows.append(torch.stack([each.view(real.shape).double().sum(-1), real.double().sum(-1)], -1).cpu().numpy())
+    return nats, tokens, np.concatenate(rows) if rows else np.zeros((0, 2))
+
+
+def per_token(rows: Numbers, name: str = "loss", factor: float = 1.0) -> Measured:
+    """A mean over tokens, times `factor`, as a score of rows: rows (rows, 2) hold the sum and the tokens of each."""
+    each = factor * ratio(rows[:, 0], rows[:, 1])
+    return of_sums(name, "", rows, lambda sums: factor * ratio(sums[:, 0], sums[:, 1]), each, digits=4, higher=False)
 
 
 def target_scores(model: nn.Module, batches: Iterable[Batch]) -> Scores:
@@ -41,8 +54,9 @@ def target_scores(model: nn.Module, batches: Iterable[Batch]) -> Scores:
     perplexity  exp(loss)
     tokens      how many there are
     """
-    nats, tokens = target_nats(evaluating(model), batches, device_of(model))
-    return Scores(loss=nats / tokens, perplexity=perplexity(nats / tokens), tokens=tokens)
+    nats, tokens, rows = target_nats(evaluating(model), batches, device_of(model))
+    scores = Scores(loss=nats / tokens, perplexity=perplexity(nats / tokens), tokens=tokens)
+    return scores.measure([per_token(rows)])
 
 
 def perplexity(loss: float) -> float:

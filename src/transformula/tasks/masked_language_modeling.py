@@ -24,7 +24,7 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, Scores, check_logits, task
-from .losses import perplexity, smoothed_cross_entropy
+from .losses import per_token, perplexity, smoothed_cross_entropy
 from .masking import (
     SHOWN,
     SHOWN_TOKENS,
@@ -173,17 +173,21 @@ tokenizer, and takes the blank before it along.""",
         pseudo_perplexity  exp(loss). Salazar et al. 2019 mask one token at a time, and here as many as in training
         tokens             how many were chosen
         """
-        view, nats, right, count = evaluating(model), 0.0, 0, 0
+        view, rows = evaluating(model), []
         for batch in map(partial(Batch.to, device=device_of(model)), validation_batches(self, progress)):
             chosen = batch.targets != IGNORED
             targets = batch.targets[chosen]
             with torch.no_grad():
                 logits = masked_logits(view, batch)[chosen].float()
-            nats += float(F.cross_entropy(logits, targets, reduction="sum").double())
-            right += int((logits.argmax(-1) == targets).sum())
-            count += len(targets)
+            correct = logits.argmax(-1) == targets
+            each = torch.stack([F.cross_entropy(logits, targets, reduction="none"), correct, torch.ones_like(correct)])
+            places = torch.nonzero(chosen)[:, 0].cpu()
+            rows.append(torch.zeros(3, len(chosen)).double().index_add(1, places, each.cpu().double()).T)
+        sums = torch.cat(rows).numpy()
+        nats, right, count = sums.sum(0)
         loss = nats / max(1, count)
-        return Scores(loss=loss, accuracy=right / max(1, count), pseudo_perplexity=perplexity(loss), tokens=count)
+        scores = Scores(loss=loss, accuracy=right / max(1, count), pseudo_perplexity=perplexity(loss), tokens=count)
+        return scores.measure([per_token(sums[:, [0, 2]]), per_token(sums[:, [1, 2]], "accuracy")])
 
     def baselines(self) -> dict[str, float]:
         """Nats per chosen token of the validation text, by how often each token stands in the training text."""

@@ -61,7 +61,8 @@ class MultiTokenPrediction(LanguageModeling):
         the targets that lie in the window that they are predicted from."""
         heads = Heads(model)
         scores = super().evaluate(heads, progress)
-        return Scores(scores | {name: heads.nats[name] / max(1, heads.counts[name]) for name in heads.nats})
+        scores.update({name: heads.nats[name] / max(1, heads.counts[name]) for name in heads.nats})
+        return scores
 
 
 class Heads(nn.Module):

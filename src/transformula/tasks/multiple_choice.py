@@ -237,7 +237,7 @@ Ask a language model which of some texts most probably follows a context: any de
         scores, _ = scored_questions(model, self.questions, self.choosing, self.chosen.delimiter, progress)
         right = [each[one.right] for one, each in zip(self.questions, scores, strict=True)]
         loss = sum(score.nats for score in right) / sum(score.tokens for score in right)
-        return Scores(loss=loss, accuracy=measured(self.questions, scores)[0].score)
+        return Scores(loss=loss).measure(measured(self.questions, scores)[:1])
 
     @property
     def validation_rows(self) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -121,11 +120,6 @@ def predicted_by(
         if answers is not None:
             predictions[name] = answers
     return predictions
-
-
-def key_of(measured: Measured) -> str:
-    """The name of a score among those of an evaluation: "macro_f1" of "macro F1"."""
-    return re.sub("[ ,-]+", "_", measured.name.lower())
 
 
 def row_report(
@@ -381,7 +375,7 @@ class RowTask(Task):
         self.calibrated["kind"] = kind
         inputs = [kind.input_of(record) for record in side.records]
         measured = self.measure([best[0] for best in kind.answers(inputs, outputs, kind.settings())], side.records)
-        return Scores(loss=loss / counted, **{key_of(each): each.score for each in measured})
+        return Scores(loss=loss / counted).measure(measured)
 
     @property
     def validation_rows(self) -> int:

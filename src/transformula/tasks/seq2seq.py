@@ -9,7 +9,6 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -203,8 +202,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         scores = target_scores(model, batches())
         if rows:
             records = [side.records[row] for row in rows]
-            for measured in of_written(records, lambda done, _: heard(len(side) + done, total)):
-                scores[re.sub("[ -]", "_", measured.name.lower())] = measured.score
+            scores.measure(of_written(records, lambda done, _: heard(len(side) + done, total)))
             if data.beyond is not None:
                 scores["beyond"] = of_written(data.beyond.records)[0].score
         return scores

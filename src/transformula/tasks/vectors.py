@@ -28,7 +28,7 @@ from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
 from .predictor import Answer
 from .row_predictor import RowEncoder
-from .rows import SHOWN, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
+from .rows import SHOWN, RowReader, RowTask, predicted_by, row_report, rows_to_score
 from .scores.report import ScoreReport, above
 from .verb import Verb
 from .writing import load_predictor
@@ -234,7 +234,7 @@ class VectorTask(RowTask):
         if self.score == "loss":
             return scores
         measured = self.measure(similarities(*torch.cat(vectors, 1), side.records), side.records)  # type: ignore[call-arg]
-        return Scores(scores, **{key_of(each): each.score for each in measured})
+        return scores.measure(measured)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return self.objective(model(**batch.given), batch)

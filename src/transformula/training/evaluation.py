@@ -2,9 +2,10 @@
 
 Where no number of steps between them is given, evaluations come at tenths of the run, and those on the way take at most
 SHARE of it: they see a sample of the validation set, the same rows each time, whose cost, counted in units of training,
-is that share of the units seen since the one before. Counting does not ask the clock, so that a run that is killed and
-resumed keeps the same model. Scores are compared with those of the same rows only. At the end the last model and, if
-another was better on the sample, that one too are scored on the whole set; the better one is kept.
+is that share of the units seen since the one before. One that is QUICK may take up to MOST_SHARE, as few rows choose a
+model by noise. Counting does not ask the clock, so that a run that is killed and resumed keeps the same model. Scores
+are compared with those of the same rows only. At the end the last model and, if another was better on the sample, that
+one too are scored on the whole set; the better one is kept.
 
 Of models with equal scores the one with the lower loss is better, and of those the later one: a score such as BLEU
 stays at 0 while a model begins to learn, and an accuracy at 1 when it has learned.
@@ -14,11 +15,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +29,8 @@ from ..interop.folder import WEIGHTS
 from ..interop.weights import load_tensors, part_of, stated_hash
 from ..runs import random_state
 from ..runs.checkpoint import check_whole, load_checkpoint
-from ..tasks.base import Task
+from ..tasks.base import Scores, Task
+from ..tasks.scores.report import interval_of
 from .failure import Asked, Interrupts
 from .position import TENTHS
 from .progress import duration
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from .loop import Trainer
 
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
+QUICK = 3e10  # operations of an evaluation that is soon over, about a second on a CPU: it may take MOST_SHARE of a run
+MOST_SHARE = 0.25
 APART = 3  # steps between two of them, at least
 LARGER = 4  # the sample grows once so many times more may be spent: when a run was resumed to become far longer
 
@@ -77,7 +82,8 @@ class Evaluations:
     def allowed(self) -> int:
         """What an evaluation may cost now, in units of training."""
         p = self.trainer.position
-        return int(SHARE * (p.units - p.evaluated_units))
+        since = p.units - p.evaluated_units
+        return int(max(SHARE * since, min(QUICK / self.trainer.flops, MOST_SHARE * since)))
 
     def due(self) -> bool:
         """Whether the validation set is to be looked at now, on the way."""
@@ -116,8 +122,10 @@ class Evaluations:
             scores = self._scores_of_best(self.task, interrupts)
             if scores is None:
                 p.best = p.best_loss = None
+                p.best_resampled = []
             else:
-                (p.best, p.best_loss), p.best_scores, p.best_on = self._rank(scores), scores, self.seen
+                (p.best, p.best_loss), p.best_scores, p.best_on = self._rank(scores), dict(scores), self.seen
+                p.best_resampled = self._resampled(scores)
         except BaseException:
             p.sample = before
             raise
@@ -135,11 +143,13 @@ class Evaluations:
             scores = self._scores(self.task, interrupts)
             rank, best = self._rank(scores), self._best_rank()
             improved = best is None or rank < best
+            noise = best is not None and self._within_noise(self._resampled(scores), p.best_resampled)
+            other = p.best_step
             better = (best is None or rank <= best) and self._kept(rank, scores, must=not settle)
-        p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, scores
+        p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, dict(scores)
         p.worse = 0 if improved else p.worse + 1
         self._reserve()
-        self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen)
+        self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen, noise=other if noise else 0)
 
     def last(self, interrupts: Interrupts) -> None:
         """Score the model with which the run ends, on the whole validation set; keep the better one of it and the best.
@@ -156,14 +166,16 @@ class Evaluations:
             best = self._scores_of_best(trainer.task, interrupts)
         with trainer.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
             scores = self._scores(trainer.task, interrupts)
-        best = best or scores
+        best, other = best or scores, p.best_step
+        noise = other != p.step and self._within_noise(self._resampled(scores), self._resampled(best))
         if self._rank(scores) <= self._rank(best):
             if p.best_step != p.step:
                 with trainer.evaluated():
                     self._keep(rank, scores, "")
             best = scores
-        p.scores, p.best_scores, p.best_on, p.whole = scores, best, "", p.step
-        self._tell("evaluation", scores, p.best_step == p.step, rows="all")
+        p.scores, p.best_scores, p.best_on, p.whole = dict(scores), dict(best), "", p.step
+        p.best_resampled = self._resampled(best)
+        self._tell("evaluation", scores, p.best_step == p.step, rows="all", noise=other if noise else 0)
 
     def mean(self, interrupts: Interrupts) -> bool:
         """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
@@ -222,7 +234,20 @@ class Evaluations:
         what = "the best model is given up, and the next evaluation keeps its own"
         self.trainer.shown.say(f"{why}: {what}", warning=damaged)
 
-    def _scores(self, task: Task, interrupts: Interrupts) -> dict[str, float]:
+    def _resampled(self, scores: Scores) -> list[float]:
+        """The selected score on resamples of the rows; nothing where the task does not say them."""
+        return scores.resampled.get(self.selected, [])
+
+    @staticmethod
+    def _within_noise(one: Sequence[float], other: Sequence[float]) -> bool:
+        """Whether neither of two models is better than the other on nearly all resamples of the same rows: a paired
+        bootstrap (Koehn 2004)."""
+        if len(one) != len(other) or not one:
+            return False
+        low, high = interval_of(np.subtract(one, other))
+        return low <= 0 <= high
+
+    def _scores(self, task: Task, interrupts: Interrupts) -> Scores:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""
         trainer, p = self.trainer, self.trainer.position
 
@@ -231,11 +256,12 @@ class Evaluations:
             trainer.watchdog.beat()
             trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
-        begin, model, scores = time.monotonic(), trainer.weights.model.eval(), dict[str, float]()
+        begin, model, scores = time.monotonic(), trainer.weights.model.eval(), Scores()
         try:
             with random_state.kept(), torch.no_grad(), trainer.weights.at_hand():
                 trainer.seed_generators(-1)
-                scores = {k: float(v) for k, v in task.evaluate(model, progress=progress).items()}
+                scores = Scores(task.evaluate(model, progress=progress))
+                scores.update({name: float(value) for name, value in scores.items()})
         except Asked:
             if not trainer.ranks.several:
                 raise
@@ -268,15 +294,23 @@ class Evaluations:
             trainer.shown.say(f"the last evaluation, of the whole validation set, will take {share}")
 
     def _tell(
-        self, event: str, scores: Mapping[str, float], better: bool, what: str = "", rows: str = "", **more: Any
+        self, event: str, scores: Scores, better: bool, what: str = "", rows: str = "", noise: int = 0, **more: Any
     ) -> None:
-        """Log an evaluation, and say of what and on which rows it was, and which model is the best."""
+        """Log an evaluation, and say of what and on which rows it was, and which model is the best.
+
+        noise  the step of the model that was the best, where the difference from it is within the noise; else 0
+        """
         trainer, p = self.trainer, self.trainer.position
-        scores = {**{key: value for key, value in more.items() if value}, **scores}
-        trainer.disk.log(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **scores)
-        on, best = f" ({rows})" if rows else "", "" if better else f" (best: step {p.best_step:,})"
-        what = what or f"step {p.step:,}"
-        trainer.shown.say(f"{what}: validation{on} {main_scores(scores, self.selected)}{best}")
+        each = self._resampled(scores)
+        told = {key: value for key, value in more.items() if value}
+        if each:
+            told |= {"interval": list(interval_of(each)), "within_noise": bool(noise)}
+        trainer.disk.log(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **told, **scores)
+        on, best = f" ({rows})" if rows else "", "" if better else f"best: step {p.best_step:,}"
+        if noise:
+            best = f"{best}, within noise" if best else f"better than step {noise:,} by no more than noise"
+        what, known = what or f"step {p.step:,}", main_scores(scores, self.selected, told.get("interval", ()))
+        trainer.shown.say(f"{what}: validation{on} {known}{best and f' ({best})'}")
 
     def _rank(self, scores: Mapping[str, float]) -> Rank:
         higher = self.selected in self.trainer.task.higher
@@ -290,7 +324,7 @@ class Evaluations:
         # A checkpoint of an older version does not state the loss.
         return rank_of(p.best, p.best_scores.get("loss", math.inf) if p.best_loss is None else p.best_loss)
 
-    def _keep(self, rank: Rank, scores: dict[str, float], seen: str) -> None:
+    def _keep(self, rank: Rank, scores: Scores, seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
         self.trainer.ranks.by_first(partial(self._write, self.trainer.saving.whole_model()))
         self._is_best(rank, scores, seen)
@@ -299,12 +333,13 @@ class Evaluations:
         self.trainer.run.check_there()
         self.trainer.saving.keep_model(self.trainer.run.best, whole)
 
-    def _is_best(self, rank: Rank, scores: dict[str, float], seen: str) -> None:
+    def _is_best(self, rank: Rank, scores: Scores, seen: str) -> None:
         p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
-        (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, scores, seen
+        (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, dict(scores), seen
+        p.best_resampled = self._resampled(scores)
         p.best_sha256 = self.trainer.ranks.by_first(lambda: stated_hash(path))
 
-    def _kept(self, rank: Rank, scores: dict[str, float], must: bool) -> bool:
+    def _kept(self, rank: Rank, scores: Scores, must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
         if not self.trainer.disk.attempt(
             "the best model", partial(self._write, self.trainer.saving.whole_model()), must
@@ -313,7 +348,7 @@ class Evaluations:
         self._is_best(rank, scores, self.seen)
         return True
 
-    def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:
+    def _scores_of_best(self, task: Task, interrupts: Interrupts) -> Scores | None:
         """Those of the best model; None where its folder is gone."""
         path = self.trainer.run.best / WEIGHTS
         if not path.is_file():

@@ -60,6 +60,7 @@ class Position:
     best             the lowest value of the selected score, on the validation rows that evaluations on the way see
     best_loss        the loss on the same rows, which decides between equal values
     best_sha256      of that model's weights; "" in a checkpoint of an older version
+    best_resampled   the selected score of that model on resamples of these rows; empty where its noise is not known
     best_scores      of that model, and `best_on` what of the validation set they are of; "" is all
     worse            evaluations since the last one that was better in its score or, with the same score, in its loss
     recent           the last losses, where spikes are looked for
@@ -85,6 +86,7 @@ class Position:
     best_loss: float | None = None
     best_step: Count = 0
     best_sha256: str = ""
+    best_resampled: list[float] = field(default_factory=list)
     best_on: str = ""
     averaged: Count = 0
     worse: Count = 0

@@ -18,6 +18,7 @@ from ..runs import random_state
 from ..runs.figure import draw_curve
 from ..runs.folder import command
 from ..runs.log import points_of, read_log
+from ..tasks.scores.report import interval_of
 from .failure import Interrupts, kept_of
 from .position import TENTHS
 from .progress import duration
@@ -29,10 +30,18 @@ if TYPE_CHECKING:
 FINE = frozenset(("loss", "bits_per_byte", "perplexity", "spearman", "pearson"))
 
 
-def main_scores(scores: Mapping[str, float], score: str) -> str:
-    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200', 'loss 2.1000, bleu 31.4'."""
+def main_scores(scores: Mapping[str, float], score: str, interval: Sequence[float] = ()) -> str:
+    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200'; where the main score's interval is
+    known, 'loss 2.1000, bleu 31.4 (29.8 to 33.1)'."""
     names = [name for name in dict.fromkeys(("loss", score)) if name in scores]
-    return ", ".join(f"{name.replace('_', ' ')} {scores[name]:.{4 if name in FINE else 1}f}" for name in names)
+
+    def number(name: str, value: float) -> str:
+        return f"{value:.{4 if name in FINE else 1}f}"
+
+    shown = ", ".join(f"{name.replace('_', ' ')} {number(name, scores[name])}" for name in names)
+    if not interval or score not in names:
+        return shown
+    return f"{shown} ({' to '.join(number(score, end) for end in interval)})"
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class RunResult:
     interrupted whether it was asked to end (Ctrl-C); it can go on
     preempted   whether a scheduler asked (SIGTERM, SIGUSR1); then it is interrupted, too
     score       the name of the main score, that of the baselines and the verdict
+    interval    that of the main score: where it would be on other rows of the kind, by 95 %; () where it is not known
     scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
     usage       the command that uses the model; "" where there is none
     resume      the command by which the run goes on
@@ -69,6 +79,7 @@ class RunResult:
     preempted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
+    interval: tuple[float, ...] = ()
     scored_on: str = ""
     usage: str = ""
     resume: str = ""
@@ -94,7 +105,8 @@ class RunResult:
         rows = [f"{self.steps:,} steps, {self.units:,} {self.unit} in {duration(self.seconds)} ({self.stopped})"]
         if self.scores:
             on = f" ({self.scored_on})" if self.scored_on else ""
-            rows.append(f"validation{on}, best at step {self.best_step:,}: {main_scores(self.scores, self.score)}")
+            named = main_scores(self.scores, self.score, self.interval)
+            rows.append(f"validation{on}, best at step {self.best_step:,}: {named}")
         return "\n".join([*rows, *([self.verdict] if self.verdict else []), f"run: {self.folder}"])
 
 
@@ -137,6 +149,8 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
                 f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the"
                 f" whole validation set once at the end ({duration(p.evaluating_last)}) is more than a tenth"
             )
+    selected = trainer.settings.select or task.score
+    interval = interval_of(p.best_resampled) if p.best_resampled and selected == task.score else ()
     model, settings, use = trainer.weights.master.eval(), trainer.settings.plain(), run.packages()
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
@@ -148,6 +162,7 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
         interrupted=interrupted, preempted=preempted, settings=settings, score=task.score, scored_on=p.best_on,
+        interval=interval,
         usage=usage, resume=resume, first=first,
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]

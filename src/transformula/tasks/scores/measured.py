@@ -8,6 +8,7 @@ BLEU and chrF are sacrebleu's (Post 2018, "A call for clarity in reporting BLEU 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,11 @@ class Measured:
     sentences: Numbers = field(repr=False)
     digits: int = 1
     higher: bool = True
+
+    @property
+    def key(self) -> str:
+        """The name among the scores of an evaluation: "macro_f1" of "macro F1"."""
+        return re.sub("[ ,-]+", "_", self.name.lower())
 
     @property
     def score(self) -> float:

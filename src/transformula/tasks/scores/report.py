@@ -38,6 +38,12 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
     return np.concatenate(scores)
 
 
+def interval_of(resampled: Sequence[float] | Numbers) -> tuple[float, float]:
+    """Between which the middle LEVEL of the scores of resamples lie."""
+    low, high = np.quantile(np.asarray(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
 class Report(ABC):
     """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote, and
     `.svg` a picture, such as a reliability diagram; None for none."""
@@ -196,7 +202,7 @@ def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[fl
     """Scores with their intervals; `baselines` are the same scores of each baseline, in the same order."""
     rows = []
     for place, each in enumerate(measured):
-        low, high = np.quantile(resampled(each), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = interval_of(resampled(each))
         beside = {name: scores[place] for name, scores in baselines.items()}
         rows.append(ScoreRow(each, (float(low), float(high)), beside))
     return rows
