@@ -1,5 +1,7 @@
 """What is held out: the same each time, whole groups, about as much as asked for."""
 
+from collections import Counter
+
 import pytest
 import torch
 
@@ -77,3 +79,45 @@ def test_what_cannot_be_split(rows, said):
 def test_rows_of_files_have_no_group(tmp_path):
     (tmp_path / "a.tsv").write_text("source\ttarget\n1\t2\n")
     assert [record.group for record in read_records(str(tmp_path / "a.tsv"))] == [""]
+
+
+def labeled(counts: dict[str, int]) -> list[Record]:
+    return [Record({"text": f"{name}{n}", "label": name}) for name, count in counts.items() for n in range(count)]
+
+
+def counts_of(rows) -> dict[str, int]:
+    return dict(Counter(row["label"] for row in rows))
+
+
+def test_a_stratified_split_holds_out_the_same_share_of_each_label():
+    rows = labeled({"ham": 866, "spam": 134, "once": 1, "rare": 4})
+    training, held = split_records(rows, 0.1, labels=lambda row: [row["label"]])
+    counts = counts_of(held)
+    assert counts["ham"] in (86, 87) and counts["spam"] in (13, 14)
+    assert "once" not in counts and counts.get("rare", 0) <= 1
+    assert len(held) == round(0.1 * len(rows)) and len(training) + len(held) == len(rows)
+    assert list(training) == [row for row in rows if row in training], "the order stays"
+    again = split_records(rows[::-1], 0.1, labels=lambda row: [row["label"]])
+    assert {row["text"] for row in again[1]} == {row["text"] for row in held}
+    other = split_records(rows, 0.1, seed=2, labels=lambda row: [row["label"]])
+    assert {row["text"] for row in other[1]} != {row["text"] for row in held}
+
+
+def test_a_stratified_split_never_holds_out_all_that_a_label_has():
+    for share in (0.05, 0.5):
+        training, held = split_records(labeled({"a": 2, "b": 1, "c": 30}), share, labels=lambda row: [row["label"]])
+        assert held and counts_of(training).keys() == {"a", "b", "c"}
+    training, held = split_records(labeled({"a": 1, "b": 1}), 0.5, labels=lambda row: [row["label"]])
+    assert len(training) == len(held) == 1
+
+
+def test_stratified_rows_stay_with_their_equals_whatever_their_labels():
+    rows = [Record({"text": f"t{n % 60}", "label": "abc"[n % 7 % 3]}) for n in range(420)]
+    training, held = split_records(rows, 0.2, together=["text"], labels=lambda row: [row["label"]])
+    assert held and not {row["text"] for row in training} & {row["text"] for row in held}
+
+
+def test_rows_of_several_labels_are_stratified_by_the_rarest():
+    rows = [Record({"text": f"t{n}", "label": ["all", *(["tenth"] if n % 10 == 0 else [])]}) for n in range(400)]
+    _, held = split_records(rows, 0.1, labels=lambda row: row["label"])
+    assert sum("tenth" in row["label"] for row in held) == 4 and len(held) == 40

@@ -242,3 +242,26 @@ def test_of_several_labels_none_is_one_of_them(tmp_path: Path) -> None:
     assert (
         "data: 2 of 20 rows have no label and are read as having none of the labels" in task.data.preview.data["notes"]
     )
+
+
+def test_validation_and_test_rows_have_each_label_as_often_as_all_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("\n".join(f"a text {n}\t{'spam' if n % 10 == 0 else 'ham'}" for n in range(400)))
+    source = made(path, split=0.1).data.source
+    for held in (source.validation, source.test):
+        assert Counter(row["label"] for row in held)["spam"] in (3, 4) and 36 <= len(held) <= 40
+    by_hash = made(path, split=0.1, stratify=False).data.source
+    assert [row["text"] for row in by_hash.validation] != [row["text"] for row in source.validation]
+
+
+def test_a_run_of_before_splits_were_stratified_keeps_its_split(reviews: Path, tmp_path: Path) -> None:
+    how = {"task": "classification", "data": str(reviews), "tokenizer": "bytes", "depth": 1, "width": 8, "heads": 1}
+    run = train("pre-norm", **how, steps=1, split=0.2, stratify=False, out=str(tmp_path / "run"), quiet=True)
+    config = run.folder / "config.yaml"
+    before, kept = evaluate(run.folder), config.read_text()
+    assert "stratify: false" in kept
+    config.write_text(kept.replace("stratify: false\n", ""))
+    after = evaluate(run.folder)
+    assert [e.source for e in after.best + after.worst] == [e.source for e in before.best + before.worst]
+    train(resume=run.folder, steps=2, quiet=True)
+    assert "stratify: false" in config.read_text()

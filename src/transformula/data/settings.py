@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -210,6 +210,15 @@ class TestedSettings(SourceSettings):
     split: float = Field(
         0.05, gt=0, le=0.5, description="fraction of the data held out for validation, and as much again for test"
     )
+
+
+class StratifiedSettings(TestedSettings):
+    """Data whose rows have labels."""
+
+    stratify: bool = Field(
+        True, description="held-out rows have each label as often as all rows have it; else a row's own hash decides"
+    )
+    former: ClassVar = {"stratify": False}
 
 
 class RowSettings(TestedSettings):

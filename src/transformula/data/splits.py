@@ -9,6 +9,8 @@ files, and equal ones are on one side. A single text is cut: its end is held out
     row        BLAKE2b of the seed and of its source (or all its fields, see `row_digest`); of its group, where it has
                one: so a group is on one side, and nothing is asked in evaluation that was answered in training
 
+Rows with labels are stratified: of each label its share is held out, those of the lowest hashes.
+
 Two rows are equal if all their fields, or those that are compared, are equal but for white space.
 """
 
@@ -16,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -51,6 +54,34 @@ def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list
     limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
     held = [number < limit for number in hashes]
     return [row for row, out in zip(rows, held, strict=True) if not out], list(itertools.compress(rows, held))
+
+
+def stratified(
+    rows: Sequence[T], hashes: Sequence[int], labels: Sequence[Collection[str]], share: float
+) -> tuple[list[T], list[T]]:
+    """As `parted`, with about `share` of each label held out, and never all that a label has.
+
+    Rows of equal hashes stay together, by the rarest of their labels (Sechidis et al. 2011 begin with it, too). As many
+    are held out as `share` says; the largest remainders are rounded up.
+    """
+    counts = Counter(itertools.chain.from_iterable(labels))
+    groups, strata = dict[int, set[str]](), dict[str, list[int]]()
+    for number, own in zip(hashes, labels, strict=True):
+        groups.setdefault(number, set()).update(own)
+    for number in sorted(groups):
+        rarest = min(groups[number], key=lambda label: (counts[label], label), default="")
+        strata.setdefault(rarest, []).append(number)
+    most = {label: len(numbers) - 1 for label, numbers in strata.items()}
+    held = {label: min(int(share * len(numbers)), most[label]) for label, numbers in strata.items()}
+    remainders = sorted(strata, key=lambda label: (held[label] - share * len(strata[label]), strata[label][0]))
+    further = max(0, max(1, round(share * len(groups))) - sum(held.values()))
+    for label in [label for label in remainders if held[label] < most[label]][:further]:
+        held[label] += 1
+    if not any(held.values()):  # each label once
+        return parted(rows, hashes, share)
+    out = {number for label, numbers in strata.items() for number in numbers[: held[label]]}
+    inside = [number in out for number in hashes]
+    return [row for row, one in zip(rows, inside, strict=True) if not one], list(itertools.compress(rows, inside))
 
 
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
@@ -93,12 +124,17 @@ def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Sp
 
 
 def split_records(
-    records: Iterable[Record], share: float = FRACTION, seed: int = 1, together: Sequence[str] | None = None
+    records: Iterable[Record],
+    share: float = FRACTION,
+    seed: int = 1,
+    together: Sequence[str] | None = None,
+    labels: Callable[[Record], Sequence[str]] | None = None,
 ) -> tuple[list[Record], list[Record]]:
     """The records to train on, and about `share` of them that are held out, at least one group or record; both in the
     order in which they came. Raises DataError where all belong together, or there is none.
 
     together  fields that keep records on one side where they are equal; by default `source`, if there is one, else all
+    labels    those of a record, of which each has its share on both sides; None: a record's own hash decides alone
     """
 
     def hash_of(record: Record) -> int:
@@ -113,7 +149,7 @@ def split_records(
     if len(set(hashes)) < 2:
         what = "are no records" if not rows else "is only one record, or one group of records"
         raise DataError(f"there {what}: none can be held out; name more, or validation data")
-    return parted(rows, hashes, share)
+    return parted(rows, hashes, share) if labels is None else stratified(rows, hashes, list(map(labels, rows)), share)
 
 
 @dataclass(frozen=True)
@@ -133,12 +169,14 @@ def read_split(
     compared: Sequence[str],
     together: Sequence[str],
     default: Named = None,
+    labels: Callable[[Record], Sequence[str]] | None = None,
 ) -> SplitRows:
     """The rows that the settings name, or of the built-in set `default`, split and checked for overlap.
 
     read      the rows of some sources; the key that names them, for errors; notes that it may add to
     compared  the fields by which an evaluation row is also a training row
     together  fields that keep rows on one side of a split where they are equal
+    labels    those of a row, by which a split is stratified; None: it is not
 
     Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none.
     """
@@ -154,7 +192,7 @@ def read_split(
         # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
         for seed, name in enumerate(named if "validation" not in held else (), 1):
             if name not in held:
-                training, held[name] = split_records(training, settings.split, seed, together)
+                training, held[name] = split_records(training, settings.split, seed, together, labels)
                 notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
     with working("looking for evaluation rows in the training set"):
         # Of rows that were held out by equal fields none is left, unless groups decided.

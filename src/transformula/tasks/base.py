@@ -229,7 +229,9 @@ class Trained:
         return self.modules[0]
 
     def settings_of(self, kind: type[Settings]) -> dict[str, Any]:
-        return {key: value for key, value in self.recorded.items() if key in kind.model_fields}
+        """What its run recorded of settings of a kind, and what those were that it does not know."""
+        recorded = {key: value for key, value in self.recorded.items() if key in kind.model_fields}
+        return {**kind.former, **recorded} if self.recorded else {}
 
     def unknown(self, key: str) -> InputError:
         """The error for a model of which no data is known."""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..data.pictures import PictureFile, with_channels
 from ..data.records import Record, columns_of, in_words, read_records
-from ..data.settings import TestedSettings
+from ..data.settings import StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
@@ -34,7 +34,7 @@ IMAGES = ("image", "picture", "file", "path", "source")  # what the names of col
 LABELS = ("label", "class", "category", "caption", "target")
 
 
-class ImageSettings(TestedSettings):
+class ImageSettings(StratifiedSettings):
     """Pictures with their labels, and how those of training are varied."""
 
     image: str | None = Field(None, description="the column of the picture; by default the one whose name says so")

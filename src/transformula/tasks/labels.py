@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
+from ..plain import several
 from .base import Batch
 from .label_spelling import about_spelling, unseen
 from .predictor import Answer, Predictor, Progress
@@ -167,6 +168,9 @@ ONE_LABEL = "logits = linear(mean(x), classes)"
 
 class LabelReader(RowReader):
     """Rows whose records have the field `label`: a text, or of several labels a list of texts."""
+
+    def labels(self, settings: Any) -> Callable[[Record], Sequence[str]] | None:
+        return (lambda row: several(row["label"])) if settings.stratify else None
 
     def target(self, kind: LabelPredictor, record: Record) -> Tensor:
         """() int64, the class; of several labels (classes,) float32, 1 for those of the row."""

@@ -213,7 +213,11 @@ class RowReader(ABC):
         def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
             return self.read(sources, settings, key, notes)
 
-        return read_split(settings, read, self.compared, self.compared, self.default or None)
+        return read_split(settings, read, self.compared, self.compared, self.default or None, self.labels(settings))
+
+    def labels(self, settings: TestedSettings) -> Callable[[Record], Sequence[str]] | None:
+        """The labels of a row, by which held-out rows are chosen; None where rows have none that repeat."""
+        return None
 
     def side(self, kind: RowEncoder, records: Sequence[Record]) -> Side:
         rows = kind.encode([kind.input_of(record) for record in records])
