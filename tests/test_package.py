@@ -105,6 +105,7 @@ USES = [
     ("compare pre-norm rezero --data text.txt", "pip install 'transformula[compare]'"),
     ("repeat run --quiet", "the same: "),
     ("curves run", "wrote curves.svg"),
+    ("prune run --yes", "the models stay: best"),
     ("inspect run norms", "RMS attention"),
     ("export run --to pytorch --out exported", "exported"),
     ("import exported --format pytorch --out imported", "imported"),

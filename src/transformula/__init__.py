@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .comparison.compare import compare as compare
     from .errors import TransformulaError as TransformulaError
     from .inspection.curves import curves as curves
+    from .runs.pruning import prune as prune
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ HOMES = {  # public name -> the module that has it, or is it
     "load": "api.model",
     "nearest": "api.model",
     "plan": "api.planning",
+    "prune": "runs.pruning",
     "repeat": "api.repeat",
     "reproduce": "api.recipe",
     "summary": "api.model",

@@ -212,6 +212,7 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     changes = with_current_keys(changes)
     folder = RunFolder.open(path_of(path, "resume"))
     here().by_first(folder.refuse_if_training)
+    folder.refuse_without_checkpoints()
     for key in ("from_scratch", "init_from", "init_stack"):
         if changes.pop(key, None):
             raise InputError(f"{setting(key)}: a run that is resumed has its weights; leave one of them out")

@@ -30,6 +30,7 @@ ELSEWHERE = {
     **dict.fromkeys(("estimate", "cost", "budget"), ["plan"]),
     "info": ["explain", "summary"],
     **dict.fromkeys(("look", "analyze", "probe", "visualize"), ["inspect"]),
+    **dict.fromkeys(("clean", "purge"), ["prune", "cache"]),
     "show": ["explain", "gallery"],
 }
 """What other programs call these verbs."""

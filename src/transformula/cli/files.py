@@ -1,9 +1,12 @@
-"""Verbs about what lies on the disk: export, import, curves, cache."""
+"""Verbs about what lies on the disk: export, import, curves, cache, prune, prepare."""
 
 from __future__ import annotations
 
+import sys
 import time
 
+from ..atomic_io import size
+from ..errors import InputError
 from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
 
@@ -106,10 +109,32 @@ def cache(given: Given) -> int:
     return given.show("\n".join(rows), {"folder": folder, "entries": data})
 
 
-def size(count: int) -> str:
-    """Bytes as a person reads them: '3.2 MB'."""
-    units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-    return next((f"{count / worth:.1f} {unit}" for unit, worth in units if count >= worth), f"{count} B")
+@verb(
+    "remove the checkpoints of a run that has ended, and keep its models",
+    "RUN",
+    option("run", "RUN", "the run's folder"),
+    option("--yes", None, "remove without asking"),
+    option("--dry-run", None, "say what would be removed, and remove nothing"),
+    examples=["transformula prune runs/first --dry-run", "transformula prune runs/first --yes"],
+)
+def prune(given: Given) -> int:
+    """Free the disk of a run that has ended: its checkpoints, which only a resume reads, are most of its folder. The
+    models in best/ and last/, which every other verb reads, the log and the summary stay, and are checked first. The
+    run cannot be resumed then; train --init-from RUN goes on with its weights. At a terminal it asks; elsewhere give
+    --yes."""
+    from ..runs.pruning import prune
+
+    found = prune(given["run"], dry_run=True)
+    if given["dry_run"] or not found.parts:
+        return given.show(found)
+    if not given["yes"]:
+        if given["json"] or not sys.stdin.isatty():
+            raise InputError(f"{found.run}: {found.total} would be removed: add --yes (--dry-run lists it)")
+        print(f"{found}\nremove {found.total}? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return given.show("nothing was removed")
+        return given.show("\n".join(repr(prune(given["run"])).splitlines()[-2:]))  # it was listed just now
+    return given.show(prune(given["run"]))
 
 
 def prepare_options(parser: Parser) -> None:

@@ -181,7 +181,7 @@ def prune(checkpoints: Path, step: int, keep: int, best: int | None = None, anch
     own = [folder for folder in sorted(checkpoints.glob("step-*")) if folder.name <= folder_of(checkpoints, step).name]
     for folder in own[:-keep]:
         if folder not in kept:
-            _remove(folder)
+            remove(folder)
 
 
 def remove_broken(checkpoints: Path, after: int) -> list[Path]:
@@ -195,14 +195,14 @@ def remove_broken(checkpoints: Path, after: int) -> list[Path]:
             try:
                 check_whole(folder)
             except CheckpointError:
-                _remove(folder)
+                remove(folder)
                 removed.append(folder)
             except OSError:
                 continue
     return removed
 
 
-def _remove(folder: Path) -> None:
+def remove(folder: Path) -> None:
     """Remove a checkpoint. The manifest goes first: what a killed removal leaves is then not taken for a checkpoint."""
     (folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -36,6 +36,7 @@ from .log import Log, read_log
 
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
+PRUNED = "pruned"  # the manifest's key for what was removed to free the disk
 LOCK = ".lock"
 BEGUN = re.compile(rf"{MANIFEST}|\.({MANIFEST}|{CONFIG})\.[0-9a-f]+\.part")  # what is written under the lock, first
 Look = Callable[[Path, str], tuple[Checkpoint | None, list[str]]]
@@ -270,6 +271,22 @@ class RunFolder:
         """Whether there are any, whole or not."""
         return any(self.checkpoints.glob("step-*"))
 
+    @property
+    def pruned(self) -> list[str]:
+        """What `prune` removed from the folder, or was about to: names of checkpoints, and `fixed`."""
+        return list(map(str, several(self.manifest().get(PRUNED))))
+
+    def refuse_without_checkpoints(self) -> None:
+        """Raise CheckpointError where the checkpoints were pruned: the run cannot go on."""
+        if self.pruned and not any(self.checkpoints.glob(f"step-*/{MANIFEST}")):
+            raise self._nothing_to_go_on_from()
+
+    def _nothing_to_go_on_from(self) -> CheckpointError:
+        again = ["--init-from", str(self.path), "--out", "NEW"]
+        remedy = command("train --config", self.path, *again, use=self.packages())
+        what = "the run's checkpoints were pruned, so it cannot be resumed; its models are there"
+        return CheckpointError(f"{self.path}: {what}. To go on with its weights, begin a new run: {remedy}")
+
     def other_start(self, what: str) -> CheckpointError:
         """The error of a run without a checkpoint whose first weights are not to be had."""
         weights = f"{self.config().get('init_from')}, the weights that it began with, {what}"
@@ -287,6 +304,8 @@ class RunFolder:
         found, damaged = look(self.checkpoints, self.identity)
         if found is not None:
             return found, damaged
+        if self.pruned:
+            raise self._nothing_to_go_on_from()
         # `last/` is written after a checkpoint; `best/` may come before the first one, where the disk failed.
         ended = any(event.get("event") == "end" for event in read_log(self.log.path))
         if not damaged and (ended or self.last.exists()):
