@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from transformula import Model
+from transformula.api.reading import TASK
+from transformula.cli.options import MODEL_OPTIONS
 from transformula.comparison.records import Variant
-from transformula.comparison.settings import ComparisonSettings
-from transformula.comparison.variants import read_variants
+from transformula.comparison.settings import ComparisonSettings, for_all
+from transformula.comparison.variants import groups_of, read_variants
 from transformula.errors import ConfigError, InputError
 from transformula.language.messages import FormulaError
+from transformula.tasks.base import tasks
 
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 
@@ -70,6 +75,72 @@ def test_a_word_is_given_another_meaning() -> None:
     assert "norm: x = rmsnorm(x, eps=1e-3)" in call.model
     used = [value.called.word.name for value in Model(rms.model).architecture.sections()[1].calls()]
     assert "rmsnorm" in used and "layernorm" not in used
+
+
+def test_a_setting_that_is_called_like_a_word_is_varied() -> None:
+    """`dropout`, `join` and `shift` are words, too: a value that is no word is the setting's."""
+    low, high = read(LAYER.replace("mlp(norm(x))", "dropout(mlp(norm(x)))"), vary=["dropout=0.1,0.3"])
+    assert "dropout: 0.1" in low.model and "dropout: 0.3" in high.model and low.name == "dropout=0.1"
+    still, moved = read("pre-norm", vary=["shift=0,0.2"], given={"task": "image-classification"})
+    assert (still.settings, moved.settings) == ({"shift": 0.0}, {"shift": 0.2})
+    lower, call = read(LAYER.replace("mlp(norm(x))", "dropout(mlp(norm(x)))"), vary=["dropout=0.2,droppath(x, p=0.3)"])
+    assert "dropout: 0.2" in lower.model and "dropout: x = droppath(x, p=0.3)" in call.model
+
+
+VALUES = {
+    "before": "x = embed(tokens) | x = norm(embed(tokens))", "layer": f"{LAYER} | x = x + mlp(x)",
+    "after": "none | x = norm(x)", "output": "logits = linear(x, vocab) | logits = linear(norm(x), vocab)",
+    "order": "layer | layer if depth > 1 else layer", "causal": "true,false",
+    "family": "decoder,encoder", "width": "32,64", "heads": "2,4",
+    "init": "embed=0.02 | embed=0.1", "calibrate": "none,admin", "after_step": "none,unit_rows", "share": "1,2",
+    "policy": "none | layerdrop(p=0.2)", "schedule": "none,linear", "encoding": "latin-1,cp1252",
+    "file_format": "csv,tsv", "where": "score > 1 | score > 2", "lora": "rank=2 | rank=4", "parallel": "none,ddp",
+    "max_tokens": "16,32", "symbols": "20,30", "mean_span": "2,3",
+    "template": '{user: "u", assistant: "a"} | {user: "v", assistant: "b"}',
+}  # fmt: skip
+"""Two values of a key whose type does not say them."""
+
+
+def two_values(field: Any) -> str:
+    """Two values of a field of settings, by its type."""
+    kinds = [kind for kind in typing.get_args(field.annotation) or [field.annotation] if kind is not type(None)]
+    if typing.get_origin(field.annotation) is typing.Literal:
+        return ",".join(map(str, kinds[:2]))
+    return {bool: "true,false", int: "2,3", float: "0.1,0.3"}.get(kinds[0], "one,two")
+
+
+def varied_keys() -> Iterator[Any]:
+    """(task, key, values) of each key that --help of `train` and `compare` shows under model, data and training; each
+    once, for all tasks that have it alike."""
+    for key in MODEL_OPTIONS:
+        yield TASK, key, VALUES.get(key, "0.1,0.3" if key == "dropout" else "2,3")
+    seen = set()
+    for task in [TASK, *tasks.names()]:
+        for group in groups_of(task):
+            for key, field in group.model_fields.items():
+                if (mark := (key, str(field.annotation))) not in seen:
+                    seen.add(mark)
+                    yield task, key, VALUES.get(key) or two_values(field)
+
+
+@pytest.mark.parametrize(("task", "key", "values"), [*varied_keys()])
+def test_each_key_that_help_shows_is_varied_or_says_why_it_is_not(task: str, key: str, values: str) -> None:
+    typed = "x = x + attention(norm(x)); x = x + dropout(mlp(norm(x)))"
+    if for_all(key):
+        with pytest.raises(ConfigError, match=f"vary: {key} cannot differ: "):
+            read(typed, vary=[f"{key}={values}"], given={"task": task})
+        return
+    one, other = read(typed, vary=[f"{key}={values}"], given={"task": task})
+    assert one.settings != other.settings or one.model != other.model
+
+
+def test_what_goes_for_all_variants_is_not_varied() -> None:
+    """Each was taken without a word, and had no effect, or broke up the pairs."""
+    for key in ("seed", "seeds", "out", "task", "match", "minutes", "patience", "budget"):
+        with pytest.raises(ConfigError, match=f"{key} cannot differ: "):
+            read("pre-norm", vary=[f"{key}=1,2"])
+    with pytest.raises(ConfigError, match="cold: patience cannot differ: each run goes to the end"):
+        read({"model": "post-norm", "name": "cold", "patience": 2}, "post-norm")
 
 
 def test_a_formula_is_taken_out_by_none() -> None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # Keys of a run's configuration besides the settings of its data and of training, and the keys of its model.
 OUTER = ("model", "task", "use", "init_from", "init_stack", "from_scratch")
+# Those that every model may have; the numbers, flags and texts of its own come to them.
+OF_MODELS = (*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family")
 
 
 def resolve(
@@ -65,7 +67,7 @@ def resolve(
         text = model if isinstance(model, ModelText) else read_model(model)
     groups = (of_task(task, "settings"), TrainingSettings)
     settings = {name for group in groups for name in group.model_fields}
-    keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family", *text.numbers}
+    keys = {*OF_MODELS, *text.numbers}
     known = [*settings, *keys, *OUTER]
     changes = {key: value for key, value in given.items() if key not in settings}
     needs, whole = lacking(text, task, changes)

@@ -33,7 +33,7 @@ from .budget import (
 from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, step_seconds, with_steps
 from .plan import TUNING_SEEDS, ComparisonPlan, added, check_addition, read_plan
 from .records import Arm, Variant
-from .settings import BUDGET, ComparisonSettings, seconds_of_text
+from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
 from .sizes import Shape, shape_of, size_names
 from .statistics.power import detectable, needed_pairs
 from .variants import read_variants, with_types
@@ -88,14 +88,7 @@ def make_plan(
 
 def check_paired(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for keys of `train` that a comparison cannot take, each with what to do."""
-    instead = {
-        "minutes": f"runs that end by the clock see different data; say {setting('budget', '20m')}, or steps",
-        "patience": "each run goes to the end of its schedule; leave it out",
-        "resume": "a comparison that was interrupted goes on by the same command; leave it out",
-        "from_scratch": "all runs begin from initial weights; leave it out",
-        "model": "variants are named before the options; leave it out",
-    }
-    mistakes = [f"{key}: {instead[key]}" for key in instead if given.get(key) is not None]
+    mistakes = [f"{key}: {reason}" for key, reason in unpaired().items() if given.get(key) is not None]
     if mistakes:
         raise ConfigError(mistakes)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from ..errors import setting
 from ..plain import several
 from ..settings import Settings
 
@@ -32,6 +33,29 @@ def seconds_of_text(text: str) -> float:
     if not seconds > 0:
         raise ValueError("expected a time above 0, such as 20m")
     return seconds
+
+
+def unpaired() -> dict[str, str]:
+    """Keys of `train` that no run of a comparison can take, each with what to do."""
+    return {
+        "minutes": f"runs that end by the clock see different data; say {setting('budget', '20m')}, or steps",
+        "patience": "each run goes to the end of its schedule; leave it out",
+        "resume": "a comparison that was interrupted goes on by the same command; leave it out",
+        "from_scratch": "all runs begin from initial weights; leave it out",
+        "model": "variants are named before the options; leave it out",
+    }
+
+
+def for_all(key: str) -> str:
+    """Why a key cannot differ among variants, and what to do; "" where it can."""
+    if key == "lr" or key not in (*unpaired(), "seed", "out", "task", "use", *ComparisonSettings.model_fields):
+        return ""
+    reasons = {
+        **unpaired(),
+        "seed": f"the same seeds pair the runs of all variants; {setting('seeds')} and {setting('seed')} say which",
+        "out": "the runs lie in the store; leave it out",
+    }
+    return reasons.get(key, f"it goes for all variants; give it beside them: {setting(key, 'VALUE')}")
 
 
 def listed_rows(rows: Any) -> Any:

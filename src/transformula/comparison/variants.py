@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 import regex
 
 from ..api.model import Model
-from ..api.plan import resolve
+from ..api.plan import OF_MODELS, resolve
 from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
@@ -32,7 +32,7 @@ from ..language.source import Source
 from ..plain import several
 from ..settings import Settings
 from .records import Variant
-from .settings import ComparisonSettings
+from .settings import ComparisonSettings, for_all
 from .vary import Levels, grid, read_rows
 
 NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
@@ -65,17 +65,27 @@ def read_variants(
     Raises ConfigError, FormulaError, InputError.
     """
     factors = read_rows(settings.vary)
+    refuse_for_all("vary", factors)
     points = grid(factors, settings.part) if factors else [{}]
     models = with_least_dropout([read_typed(one, given, use) for one in several(typed)], given)
+    for model in models:
+        refuse_for_all(model.name, model.settings)
     if not models:
         raise InputError("no model: give two or more of formulas, model files, folders and names of the gallery")
     if len(models) * len(points) < 2:
         remedy = f"give another model, or values of a key: {setting('vary', 'optimizer=adamw,muon')}"
         raise InputError(f"one variant, and nothing to compare it with; {remedy}")
-    crossed = [with_levels(model, levels, len(models) > 1, use) for model in models for levels in points]
+    fields = settings_fields(str(given.get("task", TASK))) | {*OF_MODELS}
+    crossed = [with_levels(model, levels, len(models) > 1, use, fields) for model in models for levels in points]
     named = with_names(crossed)
     variants = [as_variant(variant, taken_by(variant, named, given), use) for variant in named]
     return base_first(variants, settings.base)
+
+
+def refuse_for_all(who: str, keys: Iterable[str]) -> None:
+    """Raise ConfigError for keys of a variant, or of those that are varied, which go for all of them."""
+    if mistakes := [f"{who}: {key} cannot differ: {reason}" for key in keys if (reason := for_all(key))]:
+        raise ConfigError(mistakes)
 
 
 def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> TypedVariant:
@@ -132,16 +142,27 @@ def without_numbers(text: ModelText, keys: set[str]) -> ModelText:
     return replace(text, numbers=numbers, stacks=tuple(stacks))
 
 
-def with_levels(variant: TypedVariant, levels: Levels, several: bool, use: Sequence[str]) -> TypedVariant:
-    """A variant with the values that `vary` gives it. `several` models: its name stands before those values."""
+def with_levels(
+    variant: TypedVariant, levels: Levels, several: bool, use: Sequence[str], fields: Collection[str]
+) -> TypedVariant:
+    """A variant with the values that `vary` gives it.
+
+    several  models: its name stands before those values
+    fields   keys of a run's configuration. One that is also a word, as `dropout` is, changes the word's meaning where
+             its value is a word or a call of one, and else the setting
+    """
     if not levels:
         return variant
     words, text = known_words(use), variant.text
     own = dict(variant.settings)
     for key, value in levels.items():
+        meaning = None
         if (key in words or key in text.words) and key not in text.numbers:
-            meaning = Source(f"definition {key}", word_meaning(key, value, list(words)))
-            text = replace(text, words={**text.words, key: meaning})
+            meaning = word_meaning(key, value, list(words))
+            if meaning is None and key not in fields:
+                raise no_word(key, value, list(words))
+        if meaning is not None:
+            text = replace(text, words={**text.words, key: Source(f"definition {key}", meaning)})
         else:
             own[key] = value
     said = ", ".join(f"{key}={'none' if value is None else value}" for key, value in levels.items())
@@ -149,17 +170,23 @@ def with_levels(variant: TypedVariant, levels: Levels, several: bool, use: Seque
     return replace(variant, name=name, text=text, settings=own, levels=levels)
 
 
-def word_meaning(key: str, value: Any, words: Sequence[str]) -> str:
-    """What a word means in the place of its own: `rms` for `norm` is "x = rmsnorm(x)". Raises ConfigError."""
+def word_meaning(key: str, value: Any, words: Sequence[str]) -> str | None:
+    """What a word means in the place of its own: `rms` for `norm` is "x = rmsnorm(x)". None for what is no word."""
     name = str(value)
     if "(" in name:
         return f"x = {name}"
     for word in (name, f"{name}{key}", f"{name}_{key}"):
         if word in words and word != key:
             return f"x = {word}(x)"
+    return None
+
+
+def no_word(key: str, value: Any, words: Sequence[str]) -> ConfigError:
+    """The error for a word's meaning that is no word, with those that may be meant."""
+    name = str(value)
     near = list(dict.fromkeys(n for typed in (f"{name}{key}", name) for n in nearest(typed, words) if n != key))[:3]
     remedy = f"{did_you_mean(near)} a word or a call of one, such as {key}=rmsnorm(x, eps=1e-6)"
-    raise ConfigError(f"vary: {key} cannot be {shortened(name)!r}: it is no word;{remedy}", near=near)
+    return ConfigError(f"vary: {key} cannot be {shortened(name)!r}: it is no word;{remedy}", near=near)
 
 
 def with_names(variants: Sequence[TypedVariant]) -> list[TypedVariant]:
