@@ -43,7 +43,7 @@ class Runs:
         self.jobs.append(job)
         common = random.Random(f"{job.seed}").gauss(0, 0.02)
         own = random.Random(f"{job.variant} {job.seed}").gauss(0, self.noise)
-        score = 2 + EFFECTS[job.variant] + common + own + abs(job.lr - 0.02)
+        score = 2 + EFFECTS.get(job.variant, 0.0) + common + own + abs(job.lr - 0.02)
         curve = ((2, 64, 0.1, 3.0), (6, 192, 0.3, 2.5))
         known = Outcome(job.variant, job.size, job.stage, job.seed, job.lr, job.key, "done", score, curve=curve,
                         scores={"loss": score}, samples=("a text",) * job.samples, tokens=192, seconds=0.3)  # fmt: skip
@@ -243,3 +243,24 @@ def test_a_real_comparison_and_its_report(given, monkeypatch) -> None:
     assert compared.data == json.loads(Path("comparison/results.json").read_text())
     assert compared._repr_html_().lstrip().startswith("<")
     assert {path.name for path in compared.save("copy")} >= {"report.md", "results.json"}
+
+
+@pytest.mark.parametrize(("levels", "best", "inside"), [("auto", "auto/2", True), ("auto,auto*2", "auto", False)])
+def test_a_sweep_of_learning_rates_says_the_best_and_whether_it_lies_inside(
+    levels: str, best: str, inside: bool, runs, monkeypatch, tmp_path
+) -> None:
+    """The loss of these runs is least at 0.02; the default at this width is twice that."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gates, "check_arms", lambda plan: [])
+    monkeypatch.setattr("transformula.comparison.arms.default_rate", lambda prepared: 0.04)
+    monkeypatch.setattr("transformula.comparison.report.document.png_of", lambda figure: b"\x89PNG")
+    monkeypatch.setattr("transformula.comparison.report.document.svg_of", lambda figure: "<svg/>")
+    given = {"data": str(write_text(tmp_path)), "tokenizer": "characters", **SIZES}
+    compared = compare(["pre-norm"], vary=f"lr={levels}", sizes=1, seeds=4, engine="here", quiet=True, **given)
+    assert isinstance(compared, Comparison) and compared.results.base == "lr=auto"
+    assert {job.stage for job in runs.jobs} == {"confirm"}, "no rate is tuned"
+    said = " ".join(repr(compared).split())
+    assert f"({best}) has the best mean of 4 runs" in said
+    assert ("It lies inside of those that were run." in said) == inside
+    assert ("It is the lowest that was run" in said and "so run lr=auto/2, too" in said) != inside
+    assert "tuned for each" not in said

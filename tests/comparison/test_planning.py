@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from transformula.comparison.arms import default_rate
 from transformula.comparison.costs import Prepared, flops_per_unit, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
@@ -244,3 +245,17 @@ def test_another_task() -> None:
     given = {"task": "sort", "rows": 100, "test_rows": 50, "steps": 10, "depth": 1, "width": 16, "heads": 2}
     plan = make_plan(["pre-norm", "post-norm"], ComparisonSettings.read({"protocol": "quick"}), given)[0]
     assert len(plan.arms) == 2 and plan.arms[0].costs.tokens > 0
+
+
+def test_rates_around_the_default_are_those_of_each_size() -> None:
+    """As a run without --lr would have it: by the optimizer and the width; and no rate is tuned."""
+    plan = planned("pre-norm", vary="lr=auto", protocol="quick", sizes=2)
+    for size in plan.sizes:
+        arms = plan.arms_of(size)
+        assert arms[0].lr == default_rate(prepare(arms[0].config))
+        assert [arm.config["lr"] / arms[0].lr for arm in arms] == pytest.approx([1, 0.25, 0.5, 2, 4])
+        assert all(arm.lr == arm.config["lr"] and plan.runs(arm) == len(plan.seeds) for arm in arms)
+    assert plan.arms_of("small")[0].lr != plan.arms_of("large")[0].lr
+    assert "learning rates of the variants, small: " in repr(plan) and "tuned" not in repr(plan)
+    around = planned("pre-norm", vary="lr=auto,auto*2", lr=0.01, protocol="quick")
+    assert [arm.config["lr"] for arm in around.arms] == [0.01, 0.02]

@@ -18,6 +18,7 @@ from .records import Arm, Variant
 from .settings import ComparisonSettings
 from .sizes import Shape, next_shape, scaled, scaled_steps, shape_of
 from .variants import settings_fields
+from .vary import factor_of
 
 LENGTH = ("steps", "tokens", "epochs")  # keys that say how long a run is
 CONTEXTS = {96: 64, 192: 128}  # of language models without one: at most this width -> tokens of a window
@@ -120,6 +121,9 @@ def arms_of_size(
             config, adjusted = matched_parameters(config, rows[0][0].costs.parameters, variant.levels)
         prepared = prepare(config)
         seconds = step_seconds(prepared) if probe else None
+        factor = factor_of(variant.levels.get("lr"))
+        if factor is not None:
+            config = {**config, "lr": float(f"{factor * (base.settings.rate or default_rate(prepared)):.6g}")}
         middle = float(config["lr"]) if "lr" in config else base.settings.rate or middle_rate(prepared, rows)
         rows.append((Arm(variant.name, size, config, costs_of(prepared, TRIAL, seconds), middle, adjusted), prepared))
     return rows
@@ -130,8 +134,13 @@ def middle_rate(prepared: Prepared, rows: Sequence[tuple[Arm, Prepared]]) -> flo
     optimizer's default at the model's width."""
     name = prepared.plan.training.optimizer
     alike = [arm.lr for arm, other in rows if other.plan.training.optimizer == name and "lr" not in arm.config]
+    return alike[0] if alike else default_rate(prepared)
+
+
+def default_rate(prepared: Prepared) -> float:
+    """The optimizer's default at the model's width."""
     width = int(prepared.architecture.numbers.get("width", 128))
-    return alike[0] if alike else float(f"{optimizers.get(name).default_lr(width):.3g}")
+    return float(f"{optimizers.get(prepared.plan.training.optimizer).default_lr(width):.3g}")
 
 
 def with_lengths(

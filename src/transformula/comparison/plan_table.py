@@ -55,7 +55,12 @@ def told(plan: ComparisonPlan) -> Iterator[str]:
     tuned = [arm for arm in plan.arms if plan.tuned(arm)]
     grids = {tuple(plan.rates(arm)) for arm in tuned}
     shown = "; ".join(", ".join(f"{rate:.3g}" for rate in grid) for grid in sorted(grids))
-    if settings.lr == "tune" and tuned:
+    stated = any("lr" in variant.levels for variant in plan.variants)
+    if stated:
+        for size in plan.sizes:
+            own = ", ".join(f"{arm.lr:.3g}" for arm in plan.arms_of(size))
+            yield f"learning rates of the variants{'' if size == 'only' else f', {size}'}: {own}"
+    elif settings.lr == "tune" and tuned:
         yield f"learning rate: tuned for each, {len(plan.tuning_seeds)} seeds each of {shown}"
     elif settings.lr == "shared":
         yield f"learning rate: tuned for the base alone ({shown}), not for each variant"

@@ -243,7 +243,9 @@ class Planner:
         enough = max(FEWEST_STEPS, math.ceil(TOKENS_PER_PARAMETER * costs.parameters / costs.tokens))
         steps = steps_of({**self.given, **self.variants[0].settings}, prepared) or enough
         sizes = sum(self.settings.size_ratio**number for number in range(counted.sizes))
-        tuning = EXTENDED * self.settings.lr_points * self.settings.lr_seeds if self.settings.tunes else 0
+        stated = all("lr" in {**variant.settings, **variant.levels} for variant in self.variants)
+        tunes = self.settings.tunes and not stated
+        tuning = EXTENDED * self.settings.lr_points * self.settings.lr_seeds if tunes else 0
         runs = (counted.seeds + tuning) * len(self.variants) * sizes
         arm = Arm("", "", {}, with_steps(costs, steps), 0.0)
         return whole_seconds([(arm, prepared)], {("", ""): runs}, at_once) <= seconds_of_text(

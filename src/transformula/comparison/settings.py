@@ -72,7 +72,8 @@ class ComparisonSettings(Settings):
     vary: Annotated[list[str], BeforeValidator(listed_rows)] = Field(
         [],
         description="values of one key, each of them a variant: optimizer=adamw,muon; of a word: norm=rms,layer;"
-        " several are a grid. Values that hold commas are separated by ' | '",
+        " several are a grid. Values that hold commas are separated by ' | '. lr=auto: 1/4, 1/2, 1, 2 and 4 times the"
+        " default learning rate",
     )
     fraction: str = Field("1", description="the part of that grid which is run, balanced: 1/2, 1/4, ...")
 

@@ -33,7 +33,7 @@ from ..plain import several
 from ..settings import Settings
 from .records import Variant
 from .settings import ComparisonSettings, for_all
-from .vary import Levels, grid, read_rows
+from .vary import Levels, factor_of, grid, read_rows
 
 NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
 LONGEST = 60  # characters of a variant's name
@@ -163,7 +163,7 @@ def with_levels(
                 raise no_word(key, value, list(words))
         if meaning is not None:
             text = replace(text, words={**text.words, key: Source(f"definition {key}", meaning)})
-        else:
+        elif key != "lr" or factor_of(value) is None:  # else an arm of each size has its own: its default times that
             own[key] = value
     said = ", ".join(f"{key}={'none' if value is None else value}" for key, value in levels.items())
     name = f"{variant.name}, {said}" if several else said

@@ -1,4 +1,8 @@
-"""Values of keys, each of them a variant: `optimizer=adamw,muon`; several rows are a grid, or a balanced part of it."""
+"""Values of keys, each of them a variant: `optimizer=adamw,muon`; several rows are a grid, or a balanced part of it.
+
+A learning rate may be stated beside the default: `lr=auto/2` is half of it. `lr=auto` is a grid in powers of two around
+the default.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ Levels = dict[str, Any]  # a value for each varied key
 ROW = re.compile(r"\s*([A-Za-z_][\w-]*)\s*=\s*(.*)", re.S)
 NONE = "none"  # the key is left out, or its formula is
 MOST = 1000  # points of a grid
+AUTO = "auto"
+RATE = re.compile(rf"{AUTO}(?:\s*([*/])\s*(\d+(?:\.\d+)?))?")  # the default rate, times or by a number
+RATES = (AUTO, *(f"{AUTO}{sign}{number}" for sign, number in ("/4", "/2", "*2", "*4")))  # of `lr=auto`; the base first
 
 
 def read_rows(rows: Sequence[str]) -> dict[str, list[Any]]:
@@ -28,6 +35,7 @@ def read_rows(rows: Sequence[str]) -> dict[str, list[Any]]:
             )
             continue
         key, values = match[1].replace("-", "_"), split_values(match[2])
+        values = list(RATES) if (key, values) == ("lr", [AUTO]) else values
         if key in factors:
             mistakes.append(f"vary: {key} stands twice; give all its values at once")
         elif len(set(values)) < 2:
@@ -36,6 +44,27 @@ def read_rows(rows: Sequence[str]) -> dict[str, list[Any]]:
     if mistakes:
         raise ConfigError(mistakes)
     return factors
+
+
+def factor_of(rate: Any) -> float | None:
+    """By what the default learning rate is multiplied: 0.5 of "auto/2"; None for a rate that is stated. Raises
+    ConfigError where it would become 0."""
+    match = RATE.fullmatch(str(rate).strip())
+    if match is None:
+        return None
+    number = float(match[2] or 1)
+    if not number:
+        raise ConfigError(f"vary: lr cannot be {rate!r}: expected a number above 0, as in {AUTO}/2")
+    return 1 / number if match[1] == "/" else number
+
+
+def beside(rate: Any, factor: float) -> str:
+    """A rate so many times another, in the other's form: "auto/8" for half of "auto/4"."""
+    own = factor_of(rate)
+    if own is None:
+        return f"{float(rate) * factor:.3g}"
+    times = own * factor
+    return f"{AUTO}*{times:g}" if times > 1 else f"{AUTO}/{1 / times:g}" if times < 1 else AUTO
 
 
 def split_values(text: str) -> list[str]:

@@ -177,3 +177,14 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(MissingExtra, match=r"pip install 'transformula\[compare\]'"):
         verdicts_of({"base": BASE, "v": moved(-0.02)})
+
+
+def test_rates_that_variants_state_were_not_tuned_for_each() -> None:
+    """Of `vary lr=...` it was claimed that the rate was tuned for each."""
+    low, high = (replace(arm(name), config={"lr": rate}, lr=rate) for name, rate in (("base", 0.01), ("v", 0.02)))
+    runs = outcomes_of({"base": BASE, "v": moved(-0.02)})
+    [verdict] = judge(runs, [low, high], base="base", unit="bits", lower=True)
+    assert "tuned" not in verdict.may and "at 0.01 and 0.02 as learning rates" in verdict.may
+    assert "that the best one was found (two were compared)" in verdict.may_not
+    [same] = judge(runs, [low, replace(high, config={"lr": 0.01}, lr=0.01)], base="base", unit="bits", lower=True)
+    assert "tuned for each" not in same.may and "not tuned for each variant" in same.may_not

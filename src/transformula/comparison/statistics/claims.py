@@ -17,7 +17,8 @@ CLEAR = 2.0  # deviations over seeds and validation sets
 
 def may_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
     """The sentence that may be claimed."""
-    rates = ", with a learning rate tuned for each" if terms.lr == "tune" else ""
+    rates = ", with a learning rate tuned for each" if case.tuned(terms) else ""
+    rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates" if case.rates else rates
     where = f"On this data, at this size and length of training{rates}"
     text = f"{where}, {finding(verdict, case, terms)}."
     if len(verdict.differences) < FEW and verdict.word not in ("inconclusive", "unstable"):
@@ -67,7 +68,9 @@ def of_design(verdict: Verdict, case: Case, terms: Terms) -> Iterator[str]:
         yield "it holds at other sizes (one was run)"
     else:
         yield "it holds at sizes other than those that were run"
-    if terms.lr != "tune":
+    if case.rates:
+        yield "it holds between other learning rates, or that the best one was found (two were compared)"
+    elif not case.tuned(terms):
         yield "it holds with other learning rates (learning rate not tuned for each variant)"
     elif case.at_edge:
         yield f"the best learning rate was found (that of {' and '.join(case.at_edge)} is at the edge of its grid)"

@@ -44,6 +44,16 @@ class Case:
     sizes: int = 1
 
     @property
+    def rates(self) -> bool:
+        """Whether the two differ in the learning rates that they state."""
+        stated = {arm.config.get("lr") for arm in self.arms}
+        return len(stated) > 1 and None not in stated
+
+    def tuned(self, terms: Terms) -> bool:
+        """Whether the rate of both was looked for."""
+        return terms.lr == "tune" and not any("lr" in arm.config for arm in self.arms)
+
+    @property
     def excludes_zero(self) -> bool:
         interval = self.estimate.interval if self.estimate else None
         return interval is not None and not interval[0] <= 0 <= interval[1]

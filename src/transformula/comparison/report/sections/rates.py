@@ -6,12 +6,30 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+from ....figure import INK
 from ...records import Outcome, Results
+from ...statistics.sweep import RateSweep, sweeps
+from ...vary import beside, factor_of
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import GRID, key_below, looks_of, panels
-from ..numbers import rate_in_words
-from ..selection import at_size, direction, names_of, outcomes_of, score_in_words, sizes_of
+from ..numbers import digits_of, fixed, rate_in_words
+from ..selection import (
+    at_size,
+    direction,
+    listed,
+    names_of,
+    outcomes_of,
+    score_in_words,
+    scores_of,
+    sizes_of,
+    unit_of,
+)
 
+TESTED = (
+    "Which of two rates beside each other is better was not tested: the verdicts compare each with the base. The rate"
+    " with the best mean of several is partly the luckiest one, so its score is a little better than it would be again."
+    " Small marks in the picture: single runs; the line: their mean; a ring: the best."
+)
 CAPTION = (
     "Small marks: single runs; the line: their mean; a ring: the rate that was chosen. Crosses at the edge: runs that"
     " diverged or failed at that rate."
@@ -20,14 +38,67 @@ CAPTION = (
 
 @section(70)
 def rates(results: Results) -> ReportSection | None:
+    swept = sweeps(results.variants, results.outcomes, results.rates, results.lower)
+    if swept:
+        items: list[Item] = [Paragraph(in_words(results, sweep), brief=True) for sweep in swept]
+        items.append(Paragraph(TESTED))
+        items += [
+            Picture(f"rates-{number}", in_words(results, sweep), partial(draw_sweep, results, sweep))
+            for number, sweep in enumerate(swept)
+        ]
+        return ReportSection("Learning rates", items)
     sizes = [size for size in sizes_of(results) if any(tuned(results, name, size) for name in names_of(results))]
     if not sizes:
         shared = results.settings.get("lr", "tune") != "tune"
         text = "All variants were trained at one learning rate; it was not tuned for each." if shared else ""
         return ReportSection("Learning rates", [Paragraph(text)]) if text else None
-    items: list[Item] = [Paragraph(CAPTION)]
+    items = [Paragraph(CAPTION)]
     items += [Picture(f"rates-{size}", alt(results, size), partial(draw, results, size)) for size in sizes]
     return ReportSection("Learning rates", items)
+
+
+def in_words(results: Results, sweep: RateSweep) -> str:
+    """Which rate has the best mean, and whether it lies inside of those that were run."""
+    scores, best, digits = dict(sweep.curve.scores), sweep.curve.best, digits_of(results)
+    whose = f"{sweep.others}{at_size(results, sweep.size)}".removeprefix(", ")
+    ends = f"{rate_in_words(min(scores))} to {rate_in_words(max(scores))}"
+    runs = "1 run" if sweep.seeds == 1 else f"{sweep.seeds} runs"
+    text = f"{whose}: of" if whose else "Of"
+    text += f" {len(scores)} learning rates, {ends}, {named(sweep, best)} has the best mean of {runs},"
+    text += f" {fixed(scores[best], digits)} {unit_of(results)}. "
+    if sweep.curve.at_edge:
+        low = best == min(scores)
+        further = beside(sweep.levels[best], 0.5 if low else 2.0)
+        text += f"It is the {'lowest' if low else 'highest'} that was run: a {'lower' if low else 'higher'} one may be"
+        text += f" better, so run lr={further}, too."
+    else:
+        text += "It lies inside of those that were run."
+    lost = [f"{count} at {rate_in_words(rate)}" for rate, count in sorted(sweep.lost.items()) if count]
+    return text + (f" Runs that did not come to their end: {listed(lost)}." if lost else "")
+
+
+def named(sweep: RateSweep, rate: float) -> str:
+    """'0.0112 (auto)'; a rate that was typed as such stands alone."""
+    typed = sweep.levels[rate]
+    return rate_in_words(rate) + (f" ({typed})" if factor_of(typed) is not None else "")
+
+
+def draw_sweep(results: Results, sweep: RateSweep) -> Any:
+    title = f"{score_in_words(results)} ({direction(results)}){at_size(results, sweep.size)}"
+    with panels([title]) as (figure, (axes,)):
+        axes.grid(axis="y", **GRID)
+        axes.set_xscale("log", base=2)
+        line = [(rate, score) for rate, score in sweep.curve.scores if score is not None]
+        axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.5)
+        for rate, name in sweep.names.items():
+            own = list(scores_of(results, name, sweep.size).values())
+            axes.plot([rate] * len(own), own, "o", color=INK, markersize=3.5, alpha=0.7)
+        best = sweep.curve.best
+        axes.plot([best], [dict(line)[best]], "o", markersize=10, markerfacecolor="none", color=INK)
+        axes.set_xticks(sorted(sweep.names), [rate_in_words(rate) for rate in sorted(sweep.names)], minor=False)
+        axes.minorticks_off()
+        axes.set_xlabel("learning rate")
+    return figure
 
 
 def tuned(results: Results, name: str, size: str) -> list[Outcome]:
