@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..data.conversations import REPLIES
-from ..data.messages import Message, messages_of
+from ..data.lines import shown
+from ..data.messages import Message, messages_of, texts_in
 from ..errors import InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
@@ -169,14 +170,17 @@ class TemplatedChat(Replying):
         return settings.max_tokens or (LONGEST if self.context is None else max(1, min(LONGEST, self.context // 2)))
 
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
-        """Raise InputError for a message that names a special token: it could end its turn, and begin another's."""
+        """Raise InputError for a message that names a special token, whatever part of it does, as the template may
+        print each: it could end its turn, and begin another's."""
         for number, message in enumerate(messages, 1):
-            name = self.tokenizer.special_in(message["content"])
-            if name is not None:
-                raise InputError(
-                    f"{place}: message {number} holds {name}, which to this model is no text but a sign of its own:"
-                    " take it out, or write it otherwise"
-                )
+            for key, text in texts_in(message):
+                name = self.tokenizer.special_in(text)
+                if name is not None:
+                    where = "" if key == "content" else f" in {shown(key)}"
+                    raise InputError(
+                        f"{place}: message {number} holds {name}{where}, which to this model is no text but a sign of"
+                        " its own: take it out, or write it otherwise"
+                    )
 
     def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
         """What the template makes of the messages; the oldest are left out where they do not fit."""
