@@ -9,6 +9,7 @@ import torch
 
 from transformula import Model
 from transformula.api.reading import check_model
+from transformula.cli.converse import converse
 from transformula.cli.door import main
 from transformula.data.conversations import read_conversations, read_histories
 from transformula.errors import ConfigError, DataError, InputError
@@ -179,6 +180,73 @@ def test_replies(rows, tmp_path):
         again.predict([{"role": "tool", "content": "x"}])
     with pytest.raises(InputError, match="no room for the dialogue"):
         again.predict("Hello", max_tokens=10_000)
+
+
+@pytest.fixture
+def chat(rows):
+    """A context of 200 tokens, in which the longest reply of training has 10: 'It is 41.' and its end."""
+    task = task_of(rows, {"context": 200})
+    assert task.chat.longest == len("It is 41.") + 1
+    return task.chat
+
+
+def user(length):
+    return {"role": "user", "content": "x" * length}
+
+
+def test_a_long_message_is_read_whole(chat):
+    """Training read messages of up to half of the context whole, and chat cut them: half of it was kept for a reply."""
+    assert chat.prompt([user(150)], chat.settings()) == (chat.prompt([user(150)], chat.settings()).ids, "", 0)
+    whole = 200 - len("user\nassistant\n") - 1
+    for wanted, left in ((None, 10), (20, 20), (199, 50)):  # a quarter of the context at most
+        settings = chat.settings(max_tokens=wanted)
+        most = whole - left
+        ids, note, left_out = chat.prompt([user(most)], settings)
+        assert note == "" and left_out == 0 and len(ids) + left == 201
+        ids, note, _ = chat.prompt([user(most + 1)], settings)
+        assert note == "of a long message the last part was read alone: the model reads 200 tokens"
+        assert len(ids) + left == 201
+        ids, note, left_out = chat.prompt([user(3), user(3), user(most + 1)], settings)
+        assert note.startswith("the oldest messages were left out and of a long message the last") and left_out == 2
+
+
+def test_older_messages_are_left_out_whole(chat):
+    turns = [each for n in range(30) for each in (user(9 + n), {"role": REPLIES, "content": f"It is {n}."})]
+    for wanted, kept in ((None, 10), (40, 40), (150, 100)):  # half of the context at most
+        ids, note, left_out = chat.prompt([*turns, user(9)], chat.settings(max_tokens=wanted))
+        read = [*turns[left_out:], user(9)]
+        assert chat.tokenizer.decode(ids).count("user\n") == sum(each["role"] == "user" for each in read)
+        size = [len(turn.ids) for turn in chat.turns([turns])[0]]
+        assert len(ids) + kept <= 201 < len(ids) + kept + size[left_out - 1] and "oldest messages were" in note
+
+
+def test_a_reply_has_the_room_that_is_left(rows):
+    """Rows of a batch with other room each get what they get alone; where the context ends a reply, a note says so."""
+    task = task_of(rows, {"context": 64})
+    model = Model("gpt2", depth=1, width=16, heads=2, seed=4, **task.numbers)  # which has learned 64 positions
+    model.predictor = task.predictor()
+    texts = ["x" * 30, "x" * 5, "x" * 200, "y" * 20]
+    replies = model.predict(texts, max_tokens=60, scores=True)
+    assert replies == [model.predict(text, max_tokens=60, scores=True) for text in texts]
+    cut = "the reply was cut where the context of 64 tokens ends"
+    assert all(reply.ended or cut in reply.note for reply in replies)
+    assert not any(reply.ended for reply in replies) and cut not in model.predict("x", max_tokens=3, scores=True).note
+
+
+def test_what_is_left_out_is_said_once_and_counted(rows, monkeypatch, tmp_path, capsys):
+    task = task_of(rows, {"context": 64})
+    model = Model(LAYER, depth=1, width=16, heads=2, seed=4, **task.numbers)
+    model.predictor = task.predictor()
+    typed = iter(["xxxxxxxxxxxxxxxx"] * 6)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed, "/quit"))
+    assert converse(model.predictor.conversation(model.module, model.predictor.settings(max_tokens=4))) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "oldest" in line]
+    assert notes[0] == "note: the oldest messages were left out: the model reads 64 tokens"
+    assert len(notes) == 2 and "of 6; " in notes[1] and "messages in all" in notes[1]
+    model.save(tmp_path / "model")
+    assert main(["chat", str(tmp_path / "model"), "--input", rows, "--max-tokens", "4"]) == 0
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if "oldest" in line]
+    assert "(40 of 40; " in note and " messages in all)" in note
 
 
 def test_splits_keep_what_begins_alike_together(tmp_path, rows):

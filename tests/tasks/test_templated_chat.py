@@ -70,11 +70,18 @@ def test_a_reply_goes_on_with_the_text_of_the_template(tmp_path: Path) -> None:
 
 def test_the_oldest_messages_are_left_out_where_they_do_not_fit(model: Any) -> None:
     chat = model.predictor.of(model)
-    ids, note = chat.prompt(HISTORY, chat.settings(), 40)
-    text = model.tokenizer.chat.render([HISTORY[0], *HISTORY[-3:]])
-    assert len(ids) + 40 <= 160 and "the model reads 160 tokens" in note
-    assert ids[-20:] == model.tokenizer.encode_special(text, template=False)[-20:]
-    assert ids[:9] == model.tokenizer.encode_special(text, template=False)[:9]  # the system's stays
+    ids, note, left_out = chat.prompt(HISTORY, chat.settings(max_tokens=40))
+    read = [HISTORY[0], *HISTORY[1 + left_out :]]  # the system's stays
+    assert ids == model.tokenizer.encode_special(model.tokenizer.chat.render(read), template=False)
+    assert len(ids) + 40 <= 161 and "the model reads 160 tokens" in note and left_out % 2 == 0 < left_out
+    fewer = chat.prompt(HISTORY, chat.settings()).left_out  # half of the context for the reply
+    assert fewer > left_out and chat.prompt(HISTORY, chat.settings(max_tokens=150)).left_out == fewer
+    greeted = [{"role": "assistant", "content": "Welcome."}, HISTORY[-1]]
+    assert "Welcome" in model.tokenizer.decode(chat.prompt(greeted, chat.settings()).ids)
+    long = [{"role": "user", "content": "the cat " * 33}]  # a quarter of the context is left
+    assert 160 - 79 < len(chat.prompt(long, chat.settings()).ids) <= 160 - 39
+    with pytest.raises(InputError, match="a reply of 161 tokens leaves no room for the dialogue in a context of 160"):
+        model.predict("and?", max_tokens=161)
     with pytest.raises(InputError, match="more than the 160 that the model reads; shorten it"):
         model.predict("word " * 200)
 

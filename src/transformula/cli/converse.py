@@ -5,18 +5,23 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .output import Notes
+
 HELP = "/reset begins again, /quit ends"
 
 
 def converse(conversation: Any) -> int:
     """Read messages and print replies as they are written, until /quit or the end of the input. Ctrl-C stops a reply,
-    which is then forgotten with its message."""
+    which is then forgotten with its message. What the model does not read is said when that begins, and counted at the
+    end."""
     from ..errors import TransformulaError
 
+    notes, left_out = Notes(), 0
     print(HELP, file=sys.stderr)
     while (line := message()) is not None:
         if line == "/reset":
             conversation.messages.clear()
+            left_out = 0
             print("a new conversation", file=sys.stderr)
         elif line.startswith("/"):
             print(f"unknown: {line}; {HELP}", file=sys.stderr)
@@ -29,9 +34,11 @@ def converse(conversation: Any) -> int:
                 print(f"error: {error}", file=sys.stderr)
             else:
                 show("\n")
-                cut = "" if reply.ended else "the reply was cut at the maximum number of tokens"
-                for note in filter(None, (reply.note, cut)):
+                cut = "" if reply.ended or "cut" in reply.note else "the reply was cut at the maximum number of tokens"
+                for note in filter(None, (notes.add(reply, left_out), cut)):
                     print(f"note: {note}", file=sys.stderr)
+                left_out = max(left_out, reply.left_out)
+    notes.tell()
     return 0
 
 

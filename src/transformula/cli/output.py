@@ -12,6 +12,7 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,30 @@ def as_json(data: Mapping[str, Any]) -> str:
 def line_of(text: str) -> str:
     """A text on one line: a line's end becomes a space."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+class Notes:
+    """What is to be known of answers: said once, on standard error, with how many answers it is true of."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.met: Counter[str] = Counter()  # answers, by what is to be known of them
+        self.messages: Counter[str] = Counter()  # messages that these left out
+
+    def add(self, answer: Any, before: int = 0) -> str:
+        """Note an answer; what is to be known of it, where it is the first of which that is true. `before`: how many
+        messages the answer before it left out, in one conversation: none is counted twice."""
+        note: str = getattr(answer, "note", "")
+        self.answers += 1
+        self.met[note] += 1
+        self.messages[note] += max(0, getattr(answer, "left_out", 0) - before)
+        return note if self.met[note] == 1 else ""
+
+    def tell(self) -> None:
+        for note, answers in sorted(self.met.items()):
+            more = f"; {self.messages[note]:,} messages in all" if self.messages[note] else ""
+            if note:
+                print(f"note: {note} ({answers:,} of {self.answers:,}{more})", file=sys.stderr)
 
 
 def check_output(output: str | None, option: str = "--output") -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import pkgutil
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from .converse import converse
 from .options import RUN, USE, WITH, Command, Given, Parser, machine, option
-from .output import ESCAPES, check_output, line_of, write_array, write_output
+from .output import ESCAPES, Notes, check_output, line_of, write_array, write_output
 
 if TYPE_CHECKING:
     from ..api.model import Model
@@ -193,7 +192,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     texts: list[dict[str, Any]] = []
     lines: list[Any] = []  # of text, or vectors
     as_array = verb.arrays and str(output).endswith(".npy")
-    notes: Counter[str] = Counter()
+    notes = Notes()
 
     def rows(number: int, named: Mapping[str, Any], best: Sequence[Answer]) -> Iterator[str]:
         if given["format"] == "jsonl":
@@ -215,7 +214,8 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
                 named = {name: fields[name] for name in ("id", key) if name in fields}
                 number += 1
                 lines += [best[0].value] if as_array else rows(number, named, best)
-                notes.update(getattr(one, "note", "") for one in best)
+                for one in best:
+                    notes.add(one)
                 if given["json"]:
                     texts.append({**named, verb.answers: [asdict(answer) for answer in best]})
             if direct:
@@ -223,19 +223,12 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
                 sys.stdout.flush()
                 lines.clear()
             progress(number, count or number)
-    tell(notes)
+    notes.tell()
     if output is not None:
         (write_array if as_array else write_output)(output, lines)
     if given["json"]:
         given.show("", {"texts": texts, "settings": settings.plain(), "output": output})
     return 0
-
-
-def tell(notes: Counter[str]) -> None:
-    """Say on standard error what is to be known of answers, and of how many."""
-    for note, answers in sorted(notes.items()):
-        if note:
-            print(f"note: {note} ({answers:,} of {notes.total():,})", file=sys.stderr)
 
 
 def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]:

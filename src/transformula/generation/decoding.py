@@ -34,11 +34,13 @@ class Decoder(Protocol):
 
 @dataclass(eq=False)
 class TextRow:
-    """One text in the making. `tokens[begin:]` is what the model's caches hold, but for the last."""
+    """One text in the making, of at most `most` new tokens. `tokens[begin:]` is what the model's caches hold, but for
+    the last."""
 
     number: int
     tokens: list[int]
     prompt: int
+    most: int
     random: torch.Generator
     begin: int = 0
 
@@ -53,6 +55,7 @@ def generate(
     settings: SamplingSettings | None = None,
     *,
     seed: int | None = None,
+    most: Sequence[int] | None = None,
     finished: Callable[[int, list[int]], bool] | None = None,
     on_token: Callable[[int, int], None] | None = None,
 ) -> list[list[int]]:
@@ -61,6 +64,7 @@ def generate(
     prompts   token ids, of any lengths, none empty
     seed      instead of the settings'. Row r draws from the stream of seed + r: its text is what the prompt gives alone
               under that seed, whatever else is in the batch
+    most      new tokens of each row at most, which the model's positions hold; by default the settings' for all
     finished  (row, tokens written so far) -> whether this text ends here; its last token is returned too
     on_token  (row, token), as each is chosen: for streaming
 
@@ -70,18 +74,14 @@ def generate(
     """
     settings = settings or SamplingSettings()
     first = settings.seed if seed is None else seed
-    rows = [
-        TextRow(number, list(prompt), len(prompt), torch.Generator().manual_seed(first + number))
-        for number, prompt in enumerate(prompts)
-    ]
-    if any(not row.tokens for row in rows):
+    if not all(map(len, prompts)):
         raise InputError("a prompt is empty: give a token to go on from, such as the one that ends a document")
-    limit, window, most = model.context_limit, None, settings.max_tokens or USUAL_LENGTH
+    limit, window, usual = model.context_limit, None, settings.max_tokens or USUAL_LENGTH
     if settings.window:  # the learned positions, else the model's `context`, if it has one
         numbers = getattr(getattr(model, "architecture", None), "numbers", {})
         window = limit or int(numbers.get("context", 0)) or None
-    elif limit is not None:
-        prompt = max((row.prompt for row in rows), default=0)
+    elif limit is not None and most is None:
+        prompt = max(map(len, prompts), default=0)
         left, required = limit - prompt + 1, settings.max_tokens  # the last one written is not read
         if left < (required or 1):
             wanted = "" if required is None else f" and {required} new ones"
@@ -90,10 +90,15 @@ def generate(
                 f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned"
             )
             raise InputError(f"{what}; {fewer}let it go on from the latter half of its context (--window)")
-        most = min(most, left)
+        usual = min(usual, left)
+    counts = [usual] * len(prompts) if most is None else most
+    rows = [
+        TextRow(number, list(prompt), len(prompt), count, torch.Generator().manual_seed(first + number))
+        for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
+    ]
     if rows:
         with torch.inference_mode():
-            run(evaluating(model), rows, settings, most, window, finished, on_token)
+            run(evaluating(model), rows, settings, window, finished, on_token)
     return [row.written for row in rows]
 
 
@@ -101,13 +106,12 @@ def run(
     model: Decoder,
     live: list[TextRow],
     settings: SamplingSettings,
-    most: int,
     window: int | None,
     finished: Callable[[int, list[int]], bool] | None,
     on_token: Callable[[int, int], None] | None,
 ) -> None:
-    """Write into rows until each has `most` tokens or is finished."""
-    decoding, logits = read(model, live, most, window)
+    """Write into rows until each has its `most` tokens or is finished."""
+    decoding, logits = read(model, live, window)
     seen = None
     if settings.repetition_penalty != 1.0:  # which tokens stand in each row: (batch, vocab)
         seen = torch.zeros_like(logits, dtype=torch.bool)
@@ -125,7 +129,7 @@ def run(
             row.tokens.append(token)
             if on_token is not None:
                 on_token(row.number, token)
-            if len(row.tokens) - row.prompt < most and not (finished and finished(row.number, row.written)):
+            if len(row.tokens) - row.prompt < row.most and not (finished and finished(row.number, row.written)):
                 stay.append(place)
         if not stay:
             return
@@ -135,12 +139,12 @@ def run(
             seen = None if seen is None else seen[kept]
             decoding.select(kept)
         if window is not None and any(len(row.tokens) - row.begin > window for row in live):
-            decoding, logits = read(model, live, most, window)
+            decoding, logits = read(model, live, window)
         else:
             logits = logits_of(model, stepped(model, chosen.unsqueeze(1), decoding))[:, -1]
 
 
-def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> tuple[Any, Tensor]:
+def read(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[Any, Tensor]:
     """Fresh caches that hold the rows' texts, and the logits after each: (batch, vocab).
 
     With a window, a row that is longer begins again with the last half window; the others are read as they are, so what
@@ -151,9 +155,9 @@ def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> 
             row.begin = len(row.tokens) - max(1, window // 2)
     texts = [row.tokens[row.begin :] for row in rows]
     longest = max(map(len, texts))
-    ahead = max(most - (len(row.tokens) - row.prompt) for row in rows)
     # The last token written is never read, hence the 1.
-    decoding = model.start(len(rows), longest + ahead - 1 if window is None else max(window, longest))
+    whole = max(row.prompt + row.most - row.begin - 1 for row in rows)
+    decoding = model.start(len(rows), max(whole if window is None else window, longest))
     tokens, lengths = padded(texts, device_of(model))
     logits = logits_of(model, stepped(model, tokens, decoding, lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)

@@ -49,7 +49,7 @@ from .learned_parts import (
 from .losses import per_token, perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import predictor
-from .replies import Reply, Replying
+from .replies import Prompt, Reply, Replying
 from .scores.report import standing
 from .verb import Verb
 
@@ -133,14 +133,15 @@ def shortened(turn: Turn, room: int) -> Turn:
     return turn._replace(ids=kept)
 
 
-def latest(turns: Sequence[Turn], room: int) -> list[Turn]:
-    """The latest turns that `room` tokens hold; where it holds not even the last, what it holds of that one."""
+def latest(turns: Sequence[Turn], room: int, whole: bool = False) -> list[Turn]:
+    """The latest turns that `room` tokens hold; where it holds not even the last, what it holds of that one, unless
+    turns are to be `whole`."""
     kept: list[Turn] = []
     for turn in reversed(turns):
         room -= len(turn.ids)
         if room < 0:
             left = room + len(turn.ids)
-            return kept or ([shortened(turn, left)] if left > turn.mark + 1 else [])
+            return kept or ([shortened(turn, left)] if left > turn.mark + 1 and not whole else [])
         kept.insert(0, turn)
     return kept
 
@@ -170,7 +171,7 @@ class Chat(Replying):
     template  role -> the text before its messages
     version   of how messages become tokens
     context   tokens that it was trained on at most
-    longest   tokens of the longest reply of training; what it writes is at most twice as long
+    longest   tokens of the longest reply of training: room is kept for one; what it writes is at most twice as long
     """
 
     task: str
@@ -218,26 +219,24 @@ class Chat(Replying):
                 " with a text for that role, or take these messages out"
             )
 
-    def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
+    def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
         begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
         system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
         self.check_roles(system, "system")
         first, turns = self.turns([[*system, *messages[:begun]], messages[begun:]])
-        mark = self.marks[REPLIES]
-        room = self.context - most - len(mark) - sum(len(turn.ids) for turn in first)
-        kept = latest(turns, room)
-        if not kept:
-            raise InputError(
-                f"a reply of {most} tokens leaves no room for the dialogue in a context of {self.context}: make it"
-                f" shorter: {setting('max_tokens', str(max(1, self.context // 4)))}"
-            )
-        note = "" if len(kept) == len(turns) else "the oldest messages were left out"
-        note = note if len(kept[-1].ids) == len(turns[-1].ids) else "of a long message the last part was read alone"
+        mark, (reply, least) = self.marks[REPLIES], self.room(settings)
+        instructions = sum(len(turn.ids) for turn in first)
+        room = self.context - len(mark) - instructions
+        last = latest(turns[-1:], room - least)
+        if not last:
+            raise self.too_long(reply, instructions)
+        kept = [*latest(turns[:-1], room - reply - len(last[0].ids), whole=True), *last]
+        older, part = len(turns) - len(kept), len(last[0].ids) < len(turns[-1].ids)
         ids = np.concatenate([[self.end], *(turn.ids for turn in [*first, *kept]), mark])
-        return ids.tolist(), note and f"{note}: the model reads {self.context} tokens"
+        return Prompt(ids.tolist(), self.left_out(older, part), older)
 
-    def most(self, settings: ReplySettings) -> int:
-        return settings.max_tokens or max(1, min(2 * self.longest, self.context // 2))
+    def usual(self) -> tuple[int, int]:
+        return self.longest, 2 * self.longest
 
     def scores(
         self, model: Any, prompts: Sequence[list[int]], replies: Sequence[str], written: Sequence[list[int]]

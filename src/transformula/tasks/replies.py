@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .writing import end_of, written_after
 
 AT_ONCE = 64  # replies that are written together
 LONGEST = 256  # tokens of a reply of a model of others, at most, where nothing is said
+OLDEST, PART = "the oldest messages were left out", "of a long message the last part was read alone"
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,36 @@ class Reply(Answer):
     score  log P of a token of it, on average
     ended  it came to the end of its turn; else it was cut at the maximum number of tokens
     note   what of the dialogue the model could not read
+    left_out  how many of its messages, the oldest, it did not read
     """
 
     ended: bool = True
     note: str = ""
+    left_out: int = 0
+
+
+class Prompt(NamedTuple):
+    """What a reply goes on from.
+
+    ids       tokens
+    note      what of the dialogue is not in it
+    left_out  how many messages, the oldest
+    """
+
+    ids: list[int]
+    note: str = ""
+    left_out: int = 0
 
 
 class Replying(Predictor):
-    """A dialogue, a list of messages -> the next reply."""
+    """A dialogue, a list of messages -> the next reply.
+
+    A context holds both. Room is kept for a reply of the usual length, at most half of it: older messages that do not
+    fit beside that are left out, from the oldest. The last message stays as long as a quarter is left.
+    """
 
     tokenizer: Tokenizer
+    context: int | None
     settings = ReplySettings
 
     @property
@@ -58,12 +79,37 @@ class Replying(Predictor):
         return self
 
     @abstractmethod
-    def most(self, settings: ReplySettings) -> int:
-        """Tokens of a reply, its end included, at most."""
+    def usual(self) -> tuple[int, int]:
+        """Tokens of a reply, its end included: those for which room is kept, and those that are written at most, where
+        nothing is said."""
 
     @abstractmethod
-    def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
-        """What the model goes on from, and a note where it could not read all. Raises InputError."""
+    def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
+        """What the model goes on from. Raises InputError where it cannot read the last message."""
+
+    def room(self, settings: ReplySettings) -> tuple[int, int]:
+        """Tokens that are kept for a reply: from older messages, and from the last one. Raises InputError for a reply
+        that is longer than the context."""
+        kept = settings.max_tokens or self.usual()[0]
+        if self.context is None:
+            return kept, kept
+        if settings.max_tokens is not None and kept > self.context:
+            raise self.too_long(kept)
+        kept = max(1, min(kept, self.context // 2))
+        return kept, max(1, min(kept, self.context // 4))
+
+    def too_long(self, reply: int, system: int = 0) -> InputError:
+        assert self.context is not None
+        beside = f", beside {system} tokens of the system," if system else ""
+        return InputError(
+            f"a reply of {reply} tokens{beside} leaves no room for the dialogue in a context of {self.context}: make it"
+            f" shorter: {setting('max_tokens', str(max(1, self.context // 4)))}"
+        )
+
+    def left_out(self, older: int, part: bool = False) -> str:
+        """What is said of a dialogue of which so many older messages, or a part of the last one, are not read."""
+        said = " and ".join(note for note, true in ((OLDEST, older), (PART, part)) if true)
+        return said and f"{said}: the model reads {self.context} tokens"
 
     @abstractmethod
     def scores(
@@ -103,19 +149,24 @@ class Replying(Predictor):
     ) -> list[list[Reply]]:
         """The reply to each dialogue, a list of messages; to one without a word there is none."""
         settings, chat = settings or ReplySettings(), self.of(models[0])
-        most, replies = chat.most(settings), [[Reply("")] for _ in inputs]
+        wanted, replies = settings.max_tokens or chat.usual()[1], [[Reply("")] for _ in inputs]
         plain = settings.model_dump(exclude={"system", "seed", "max_tokens"})
         rows = [row for row, messages in enumerate(inputs) if messages]
         for first in range(0, len(rows), AT_ONCE):
             some = rows[first : first + AT_ONCE]
-            prompts, notes = zip(*(chat.prompt(inputs[row], settings, most) for row in some), strict=True)
-            drawing = SamplingSettings(**plain, seed=settings.seed + first, max_tokens=most)
+            prompts = [chat.prompt(inputs[row], settings) for row in some]
+            begun = [prompt.ids for prompt in prompts]
+            drawing = SamplingSettings(**plain, seed=settings.seed + first)
+            # the last one written is not read
+            left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
             apart = not self.continues
-            written = written_after(models[0], self.tokenizer, prompts, drawing, on_text, apart=apart)
+            written = written_after(models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart)
             texts, ids = [one.text for one in written], [one.ids for one in written]
-            scores = chat.scores(models[0], prompts, texts, ids)
-            for row, one, note, score in zip(some, written, notes, scores, strict=True):
-                replies[row] = [Reply(one.text, score, one.ended, note)]
+            scores = chat.scores(models[0], begun, texts, ids)
+            for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
+                cut = f"the reply was cut where the context of {chat.context} tokens ends"
+                said = [prompt.note, "" if one.ended or room == wanted else cut]
+                replies[row] = [Reply(one.text, score, one.ended, "; ".join(filter(None, said)), prompt.left_out)]
             if progress is not None:
                 progress(some[-1] + 1, len(inputs))
         return replies
@@ -166,8 +217,8 @@ class TemplatedChat(Replying):
         context = getattr(getattr(model, "architecture", None), "numbers", {}).get("context")
         return replace(self, context=None if context is None else int(context))
 
-    def most(self, settings: ReplySettings) -> int:
-        return settings.max_tokens or (LONGEST if self.context is None else max(1, min(LONGEST, self.context // 2)))
+    def usual(self) -> tuple[int, int]:
+        return LONGEST, LONGEST
 
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
         """Raise InputError for a message that names a special token, whatever part of it does, as the template may
@@ -182,22 +233,22 @@ class TemplatedChat(Replying):
                         " its own: take it out, or write it otherwise"
                     )
 
-    def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
-        """What the template makes of the messages; the oldest are left out where they do not fit."""
+    def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
+        """What the template makes of the messages. Those that are left out go up to a message of the user."""
         assert self.tokenizer.chat is not None
         begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
         system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
         self.check_roles(system, "system")
-        asked = [n for n, one in enumerate(messages) if n >= begun and one["role"] == "user"] or [begun]
+        asked = [begun, *(n for n, one in enumerate(messages) if n > begun and one["role"] == "user")]
+        kept, least = self.room(settings)
         for first in asked:
-            kept = [*system, *messages[:begun], *messages[first:]]
-            ids = self.tokenizer.encode_special(self.tokenizer.chat.render(kept), template=False)
-            if self.context is None or len(ids) + most <= self.context:
-                note = f"the oldest messages were left out: the model reads {self.context} tokens"
-                return ids, "" if first == asked[0] else note
+            read = [*system, *messages[:begun], *messages[first:]]
+            ids = self.tokenizer.encode_special(self.tokenizer.chat.render(read), template=False)
+            if self.context is None or len(ids) + (least if first == asked[-1] else kept) <= self.context + 1:
+                return Prompt(ids, self.left_out(first - begun), first - begun)
         raise InputError(
-            f"the dialogue has {len(ids)} tokens, and a reply may have {most}: together more than the {self.context}"
-            f" that the model reads; shorten it, or the reply: {setting('max_tokens', str(max(1, most // 4)))}"
+            f"the dialogue has {len(ids)} tokens, and a reply may have {least}: together more than the {self.context}"
+            f" that the model reads; shorten it, or the reply: {setting('max_tokens', str(max(1, least // 4)))}"
         )
 
     def scores(

@@ -103,10 +103,11 @@ def written_after(
     settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None,
     *,
+    most: Sequence[int] | None = None,
     apart: bool = False,
 ) -> list[Continuation]:
-    """What follows the tokens of each prompt. `on_text` is called with (row, piece of text) as it is written. `apart`:
-    what is written is a text of its own, not the rest of one with the prompt."""
+    """What follows the tokens of each prompt, of at most `most` tokens each. `on_text` is called with (row, piece of
+    text) as it is written. `apart`: what is written is a text of its own, not the rest of one with the prompt."""
     pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
     streams = [StoppingStream(each, stop=settings.stop, end=tokenizer.ends) for each in pieces]
 
@@ -117,7 +118,8 @@ def written_after(
     def push(row: int, token: int) -> None:
         show(row, streams[row].push(token))
 
-    rows = generate(module, prompts, settings, finished=lambda row, _: streams[row].finished, on_token=push)
+    done = lambda row, _: streams[row].finished  # noqa: E731
+    rows = generate(module, prompts, settings, most=most, finished=done, on_token=push)
     ended = [stream.finished for stream in streams]
     for row, stream in enumerate(streams):
         show(row, stream.close())
