@@ -15,8 +15,9 @@ from transformula.data.conversations import read_conversations, read_histories
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.model import build
 from transformula.tasks.base import IGNORED, tasks
-from transformula.tasks.dialogue import REPLIES, TEMPLATE, Chat, Turn, distinct_pairs, latest, shortened, windows_of
+from transformula.tasks.dialogue import REPLIES, TEMPLATE, Chat, distinct_pairs
 from transformula.tasks.learned_parts import batch_of, text_scores
+from transformula.tasks.turns import Turn, latest, shortened, windows_of
 from transformula.tasks.writing import load_predictor
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -176,8 +177,8 @@ def test_replies(rows, tmp_path):
     assert "".join(pieces) == reply.text == again.predict("Hello", max_tokens=5) and len(talk.messages) == 2
     with pytest.raises(InputError, match="ends with a reply"):
         again.predict(history[:2])
-    with pytest.raises(DataError, match="role 'tool', and the template has system, user, assistant"):
-        again.predict([{"role": "tool", "content": "x"}])
+    with pytest.raises(DataError, match="role 'guest', and the template has system, user, assistant, tool, tools;"):
+        again.predict([{"role": "guest", "content": "x"}])
     with pytest.raises(InputError, match="no room for the dialogue"):
         again.predict("Hello", max_tokens=10_000)
 
@@ -272,9 +273,60 @@ def test_templates(tmp_path, rows):
         with pytest.raises(ConfigError, match="template"):
             task_of(rows, template=wrong)
     odd = tmp_path / "odd.jsonl"
-    odd.write_text(json.dumps({"messages": [{"role": "tool", "content": "x"}, {"role": "assistant", "content": "y"}]}))
-    with pytest.raises(DataError, match="role 'tool'"):
+    odd.write_text(json.dumps({"messages": [{"role": "guest", "content": "x"}, {"role": "assistant", "content": "y"}]}))
+    with pytest.raises(DataError, match="role 'guest'"):
         task_of(rows, validation=str(odd))
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rom"}'}}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"city": {"type": "string"}}}}
+AGENT = [
+    {"role": "user", "content": [{"type": "text", "text": "Weather"}, {"type": "input_text", "text": "in Rom?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    {"role": "assistant", "content": "It is sunny."},
+]
+
+
+def test_a_run_on_dialogues_that_call_tools(tmp_path, capsys):
+    path, out = tmp_path / "calls.jsonl", str(tmp_path / "run")
+    asked = [{**AGENT[0], "content": [{"type": "text", "text": f"Weather on day {n}?"}]} for n in range(30)]
+    path.write_text("\n".join(json.dumps({"messages": [one, *AGENT[1:]], "tools": [TOOL]}) for one in asked))
+    task = task_of(str(path))
+    chat, turns = task.chat, task.training.turns[0]
+    text = chat.tokenizer.decode(np.concatenate([turn.ids[:-1] for turn in turns]))
+    call = '<tool_call>{"name": "weather", "arguments": {"city": "Rom"}}</tool_call>'
+    assert text.startswith(f"tools\n{json.dumps(TOOL)}user\nWeather on day ")
+    assert f"assistant\n{call}tool\nsunny" in text
+    assert [turn.reply for turn in turns] == [False, False, True, False, True]
+    assert any("not read, as the template has roles and texts alone: tool_call_id (of " in note for note in task.notes)
+    common = ["--task", "dialogue", "--data", str(path), "--depth", "1", "--width", "16", "--heads", "2"]
+    common += ["--steps", "2", "--tokenizer", "bytes", "--batch-tokens", "1024", "--written", "2", "--seed", "1"]
+    assert main(["train", "pre-norm", *common, "--out", out, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["chat", out, "--input", str(path), "--max-tokens", "2", "--format", "jsonl"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])["source"]
+    assert [one["role"] for one in first] == ["tools", "user", "assistant", "tool"]
+    model = Model.from_folder(out)
+    both = [{"messages": AGENT[:1], "tools": [TOOL]}, "Weather?"]
+    assert model.predict(both, max_tokens=3) == [model.predict(one, max_tokens=3) for one in both]
+    with pytest.raises(InputError, match="source 1: expected a text, a list of messages, or an object with"):
+        model.predict({"messages": AGENT[:1], "documents": []})
+
+
+def test_a_reply_of_no_weight_is_read_and_not_learned(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    said = [("user", "a"), ("assistant", "bad"), ("user", "b"), ("assistant", "good")]
+    rows = [
+        {"messages": [{"role": role, "content": f"{text} {n}", **({"weight": 0} if text == "bad" else {})}
+                      for role, text in said]}
+        for n in range(20)
+    ]  # fmt: skip
+    path.write_text("\n".join(map(json.dumps, rows)))
+    task = task_of(str(path))
+    learned = [task.chat.tokenizer.decode(text.ids[1:][text.learned]) for text in task.texts]
+    assert all(text.startswith("good") for text in learned)
+    assert all(right.startswith("good") for _, right, _ in task.written(model_of(task), [0, 0]))
 
 
 def test_distinct_pairs():

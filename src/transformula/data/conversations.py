@@ -1,6 +1,7 @@
 """Conversations: rows of messages, or of an instruction and its answer, as records of one kind.
 
-    messages, conversations or turns     a list of messages, in the layouts that `messages` reads
+    messages, conversations or turns     a list of messages, in the layouts that `messages` reads; the tools that may be
+                                         called are listed in `tools`, where a row has them
     instruction, input, output           a question, what it is about (which may be empty), and the answer
 
 A record holds them as its field `messages`: a list of {"role": ..., "content": ...}.
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError, DataError, setting
-from .messages import Message
+from .messages import Message, said
 from .records import Record, columns_of, in_words, read_records
 
 REPLIES = "assistant"  # who replies
@@ -48,10 +49,11 @@ def read_conversations(
         messages: Any = [
             {**message, "content": message["content"].strip()}
             for message in (messages_in(record) if column else of_instruction(record))
-            if message["content"].strip()
+            if said(message).strip()
         ]
         asked = next((n for n, one in enumerate(messages) if one["role"] == REPLIES), len(messages))
-        yield Record({"messages": messages}, record.place, str(messages[:asked]))
+        group = [{"role": message["role"], "content": said(message)} for message in messages[:asked]]
+        yield Record({"messages": messages}, record.place, str(group))
 
 
 def read_histories(path: Path, column: str | None = None) -> list[list[Message]]:
@@ -70,6 +72,11 @@ def read_histories(path: Path, column: str | None = None) -> list[list[Message]]
 def messages_in(record: Record) -> list[Message]:
     """The messages of a record."""
     return cast(list[Message], record["messages"])
+
+
+def is_reply(message: Message) -> bool:
+    """Whether a message is a reply that is learned: one of the weight 0 is read alone."""
+    return bool(message["role"] == REPLIES and message.get("weight", 1))
 
 
 def of_instruction(record: Record) -> list[Message]:

@@ -38,6 +38,7 @@ class Options:
     join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
+    also: tuple[str, ...] = ()  # further columns, which some rows or files have
     where: Where | str | None = None  # conditions on the rows that are kept; see `Where`
 
     def __post_init__(self) -> None:

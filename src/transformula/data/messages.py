@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unicodedata import category
 
 from ..errors import DataError
+from ..structured import Malformed, parse_json
 from .format import kind_of
 from .lines import shown
 
-Message = dict[str, str]  # {"role": "user", "content": "Hello."}
+Message = dict[str, Any]
+"""{"role": "user", "content": "Hello."}, and what else a message has: "tool_calls", "name", ..."""
 
 # Names of the role, and of what is said, in the layouts of chat messages and of ShareGPT.
 LAYOUTS = (("role", "content"), ("from", "value"), ("speaker", "text"), ("speaker", "utterance"))
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant", "chatbot": "assistant"}
+ROLES |= {"function": "tool", "observation": "tool"}  # what a call gave, by its earlier names
 SIGNS = frozenset(" _-.,'()&/+#@")  # which a role may hold beside letters and digits: with none of them a turn begins
 LONGEST = 64  # characters of a role
 EXPECTED = """expected {"role": "user", "content": "..."}, {"from": "human", "value": "..."} or ["USER", "..."]"""
+
+TOOLS = "tools"  # the role of the message that says which tools may be called
+LISTS = ("tools", "functions")  # columns of a row that list these; the latter is OpenAI's earlier name
+CALLED = ("tool_calls", "function_call", "refusal")  # what a message may have in place of a text
+PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}  # type of a part: its key
+CALL = "<tool_call>{}</tool_call>"  # a call as text
 
 
 def messages_of(value: Any, place: str) -> list[Message]:
     """The messages of a dialogue: a list of objects with `role` and `content` (or `from` and `value`), or of pairs of
     these. Roles, each a line of letters and digits, are lowercased; a human is the `user`, a gpt, bot or model the
-    `assistant`; and so is a system that replies, in a dialogue of which no other is the assistant. Raises DataError
-    with the message that is none."""
+    `assistant`; and so is a system that replies, in a dialogue of which no other is the assistant.
+
+    The content is a text, or a list of parts that are texts, each on lines of its own. A message with `tool_calls` may
+    have none. What else an object has is kept as it is. Raises DataError with the message that is none.
+    """
     if not isinstance(value, (list, tuple)):
         raise DataError(f"{place}: the messages are {kind_of(value)}; expected a list of them")
     messages = [_message(each, f"{place}, message {number}") for number, each in enumerate(value, 1)]
@@ -36,19 +49,109 @@ def messages_of(value: Any, place: str) -> list[Message]:
 
 
 def _message(value: Any, place: str) -> Message:
+    pair, more = None, {}
     if isinstance(value, Mapping):
-        pair = next(([value[key] for key in keys] for keys in LAYOUTS if all(key in value for key in keys)), None)
-    else:
-        pair = list(value) if isinstance(value, (list, tuple)) and len(value) == 2 else None
-    if pair is None or not all(isinstance(each, str) for each in pair):
+        keys = next((keys for keys in LAYOUTS if all(key in value for key in keys)), None)
+        keys = keys or (LAYOUTS[0] if "role" in value and any(value.get(key) for key in CALLED) else None)
+        pair = None if keys is None else [value.get(key) for key in keys]
+        more = {str(key): each for key, each in value.items() if each not in (None, [], {}) and key not in (keys or ())}
+    elif isinstance(value, (list, tuple)) and len(value) == 2:
+        pair = list(value)
+    calls = _calls(more, place)
+    content = None if pair is None else _text(pair[1], place)
+    content = more.pop("refusal", "" if calls else None) if content is None else content
+    if pair is None or not isinstance(pair[0], str) or not isinstance(content, str):
         raise DataError(f"{place}: is {shown(repr(value))}; {EXPECTED}")
-    role = pair[0].strip().lower()
+    if more.get("weight", 1) not in (0, 1):
+        raise DataError(f"{place}: its weight is {shown(repr(more['weight']))}; expected 1, or 0: it is not learned")
+    return {"role": _role(pair[0], place), "content": content, **calls, **more}
+
+
+def _role(given: str, place: str) -> str:
+    role = given.strip().lower()
     if not 0 < len(role) <= LONGEST or not all(sign in SIGNS or category(sign)[0] in "LMN" for sign in role):
         raise DataError(
-            f"{place}: the role is {shown(pair[0])}; expected one line of letters and digits, at most {LONGEST}, such"
+            f"{place}: the role is {shown(given)}; expected one line of letters and digits, at most {LONGEST}, such"
             " as user: another role could be read as a turn of its own"
         )
-    return {"role": ROLES.get(role, role), "content": pair[1]}
+    return ROLES.get(role, role)
+
+
+def _text(value: Any, place: str) -> Any:
+    """The text of a list of parts; anything else as it is. Raises DataError for a part that is none."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    texts = []
+    for number, part in enumerate(value, 1):
+        of = part if isinstance(part, Mapping) else {"text": part}
+        kind = of.get("type", "text")
+        text = of.get(PARTS.get(kind, "")) if isinstance(kind, str) else None
+        if not isinstance(text, str):
+            what = f"of the type {shown(str(kind))}" if kind not in PARTS else shown(repr(part))
+            raise DataError(
+                f"{place}: part {number} is {what}, and a chat reads texts alone; expected"
+                ' {"type": "text", "text": "..."}: take the part out, or leave the row out'
+            )
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def _calls(more: dict[str, Any], place: str) -> Message:
+    """The calls of tools, taken out of what a message has, in one form: arguments that JSON writes as an object are
+    one, as chat templates expect them. Raises DataError."""
+    earlier = more.pop("function_call", None)
+    given = more.pop("tool_calls", [] if earlier is None else [{"type": "function", "function": earlier}])
+    calls = []
+    for number, call in enumerate(given if isinstance(given, (list, tuple)) else [given], 1):
+        called = call.get("function", call) if isinstance(call, Mapping) else None
+        if not isinstance(called, Mapping) or not isinstance(called.get("name"), str):
+            raise DataError(
+                f"{place}: call {number} is {shown(repr(call))}; expected"
+                ' {"type": "function", "function": {"name": "...", "arguments": {...}}}'
+            )
+        arguments = called.get("arguments")
+        try:
+            parsed = parse_json(arguments) if isinstance(arguments, str) else arguments
+        except Malformed:
+            parsed = arguments
+        arguments = {} if parsed in (None, "") else parsed if isinstance(parsed, Mapping) else arguments
+        beside = {key: each for key, each in call.items() if key in ("id", "type") and each is not None}
+        calls.append({"type": "function", **beside, "function": {"name": called["name"], "arguments": arguments}})
+    return {"tool_calls": calls} if calls else {}
+
+
+def tools_of(row: Mapping[str, Any], place: str) -> list[Message]:
+    """The message that says which tools a dialogue may call, from a row that lists them; none where it does not. Raises
+    DataError for what is no list of objects, as which it is also read from a text of JSON."""
+    key = next((key for key in LISTS if row.get(key) not in (None, "", [], ())), None)
+    if key is None:
+        return []
+    tools = row[key]
+    try:
+        tools = parse_json(tools) if isinstance(tools, str) else tools
+    except Malformed:
+        pass  # which is shown below
+    if not isinstance(tools, (list, tuple)) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise DataError(
+            f"{place}: {key!r} is {shown(repr(tools))}; expected a list of objects, such as"
+            ' [{"type": "function", "function": {"name": "...", "parameters": {...}}}]; or give the column another name'
+        )
+    tools = [tool if "function" in tool or key == TOOLS else {"type": "function", "function": tool} for tool in tools]
+    lines = "\n".join(json.dumps(tool, ensure_ascii=False, default=str) for tool in tools)
+    return [{"role": TOOLS, "content": lines, "tools": tools}] if tools else []
+
+
+def said(message: Message) -> str:
+    """What a message says, as text: its content, then each call of a tool on a line."""
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    lines = [CALL.format(json.dumps(call, ensure_ascii=False, default=str)) for call in calls]
+    return "\n".join([message["content"], *lines] if message["content"] else lines)
+
+
+def beside_text(messages: Sequence[Message]) -> Counter[str]:
+    """What messages have that `said` does not say, and how many have it."""
+    read = ("role", "content", "tool_calls", "tools", "weight")
+    return Counter(key for message in messages for key in message if key not in read)
 
 
 def texts_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

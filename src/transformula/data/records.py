@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import regex
 from torch import Tensor
@@ -17,7 +17,7 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
 from ..plain import several
 from .format import Grouped, Options, same_name
 from .lines import shown
-from .messages import messages_of
+from .messages import LISTS, messages_of, tools_of
 from .pictures import PictureFile, picture
 from .sources import Named, Origin, Source, gone, origins
 from .unicode_words import BASES, SIGNS
@@ -114,7 +114,11 @@ class Part:
             if unknown is not None:
                 key = "images" if self.kinds[unknown] == "picture" else "kinds"
                 raise ConfigError(f"{key}: {unknown!r} is no field; fields: {', '.join(columns)}")
-        return {name: self._value(name, find(row, column, place), place) for name, column in columns.items()}
+        values = {name: self._value(name, find(row, column, place), place) for name, column in columns.items()}
+        for name, kind in self.kinds.items():
+            if kind == "messages" and (tools := tools_of(row, place)):
+                values[name] = [*tools, *cast(list[Any], values[name])]
+        return values
 
     def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
         kind = self.kinds.get(name)
@@ -209,7 +213,7 @@ def read_records(
             plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
-            which `messages_of` reads
+            which `messages_of` reads; the tools that a row lists are the first message
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not
@@ -225,7 +229,8 @@ def read_records(
         named = fields if isinstance(fields, Mapping) else {name: name for name in fields}
         columns = {name: int(c) if isinstance(c, str) and c.isdecimal() else c for name, c in named.items()}
     kinds = {**(kinds or {}), **dict.fromkeys(images, "picture")}
-    how = Options(columns=tuple(chain.from_iterable(map(summands, (columns or {}).values()))), **options)
+    also = LISTS if "messages" in kinds.values() else ()
+    how = Options(columns=tuple(chain.from_iterable(map(summands, (columns or {}).values()))), also=also, **options)
     by_number = bool(columns) and all(isinstance(column, int) for column in how.columns)
     parts = []
     notes: list[str] = []

@@ -29,6 +29,7 @@ from ..errors import ConfigError, DataError, setting
 from ..tokenizers.texts import Texts, place_of
 from .corpus import Corpus
 from .lines import shown
+from .messages import said
 from .preview import working
 from .records import Record, Value, listed
 from .settings import FRACTION, Named, TestedSettings
@@ -307,8 +308,8 @@ def short_row(record: Record, width: int = 48) -> str:
     )
 
 
-def one_text(value: str | float | list[Any] | Mapping[str, str]) -> str:
+def one_text(value: str | float | list[Any] | Mapping[str, Any]) -> str:
     """A text, a number, a message, or a list of such, as one text."""
     if isinstance(value, Mapping):
-        return ": ".join(value.values())
+        return f"{value['role']}: {said(dict(value))}"
     return " ".join(map(one_text, value)) if isinstance(value, list) else str(value)

@@ -13,20 +13,21 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator
 from torch import nn
 
-from ..data.conversations import REPLIES, messages_in, read_conversations
+from ..data.conversations import REPLIES, is_reply, messages_in, read_conversations
 from ..data.lines import shown
-from ..data.messages import Message
+from ..data.messages import TOOLS, Message, beside_text, said
 from ..data.preview import Preview, lengths_of, lengths_shown, under, working
 from ..data.records import Record
 from ..data.settings import Named, SourceSettings
@@ -49,12 +50,13 @@ from .learned_parts import (
 from .losses import per_token, perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import predictor
-from .replies import Prompt, Reply, Replying
+from .replies import Prompt, Reply, Replying, apart
 from .scores.report import standing
+from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
 
 VERSION = 1  # of how messages become tokens
-TEMPLATE = {"system": "system\n", "user": "user\n", REPLIES: f"{REPLIES}\n"}
+TEMPLATE = {role: f"{role}\n" for role in ("system", "user", REPLIES, "tool", TOOLS)}
 CONTEXT = 512  # tokens of a dialogue at most, where the model's text does not say
 WRITING = 2.0  # what a token costs that is generated, of what it costs in training
 SHOWN = 3  # dialogues of which a reply is written to be looked at
@@ -100,68 +102,6 @@ class DialogueSettings(SourceSettings):
         return value
 
 
-class Turn(NamedTuple):
-    """A message as tokens: its role's mark, its text, the end."""
-
-    ids: np.ndarray
-    mark: int  # tokens of the mark
-    reply: bool
-
-    @property
-    def learned(self) -> np.ndarray:
-        """(tokens,) bool: the text and the end of a reply."""
-        return np.arange(len(self.ids)) >= (self.mark if self.reply else len(self.ids))
-
-
-class Window(NamedTuple):
-    """A part of a dialogue that a context holds: turns that count, after turns that were counted before."""
-
-    history: list[Turn]
-    turns: list[Turn]
-
-
-class TooLong(NamedTuple):
-    """What a context could not hold."""
-
-    replies: int = 0  # left out
-    others: int = 0  # other messages, shortened
-
-
-def shortened(turn: Turn, room: int) -> Turn:
-    """The mark of a turn and its latest tokens, at most `room` in all."""
-    kept = turn.ids if len(turn.ids) <= room else np.append(turn.ids[: turn.mark], turn.ids[turn.mark - room :])
-    return turn._replace(ids=kept)
-
-
-def latest(turns: Sequence[Turn], room: int, whole: bool = False) -> list[Turn]:
-    """The latest turns that `room` tokens hold; where it holds not even the last, what it holds of that one, unless
-    turns are to be `whole`."""
-    kept: list[Turn] = []
-    for turn in reversed(turns):
-        room -= len(turn.ids)
-        if room < 0:
-            left = room + len(turn.ids)
-            return kept or ([shortened(turn, left)] if left > turn.mark + 1 and not whole else [])
-        kept.insert(0, turn)
-    return kept
-
-
-def windows_of(turns: Sequence[Turn], room: int) -> tuple[list[Window], TooLong]:
-    """A dialogue in windows of at most `room` tokens, cut between turns: each reply counts in one of them. A window
-    after the first begins with turns of the one before, as far as half of the room holds them."""
-    fitting = [turn for turn in turns if not turn.reply or len(turn.ids) <= room]
-    others = sum(not turn.reply and len(turn.ids) > room // 2 for turn in fitting)
-    fitting = [turn if turn.reply else shortened(turn, room // 2) for turn in fitting]
-    windows = [Window([], [])]
-    for place, turn in enumerate(fitting):
-        window = windows[-1]
-        if sum(len(each.ids) for part in window for each in part) + len(turn.ids) > room:
-            history = latest(fitting[:place], min(room // 2, room - len(turn.ids)))
-            windows.append(window := Window(history, []))
-        window.turns.append(turn)
-    return [window for window in windows if window.turns], TooLong(len(turns) - len(fitting), others)
-
-
 @predictor("chat")
 @dataclass(frozen=True)
 class Chat(Replying):
@@ -194,13 +134,13 @@ class Chat(Replying):
     def turns(self, dialogues: Sequence[Sequence[Message]]) -> list[list[Turn]]:
         """Messages as turns."""
         messages = [message for dialogue in dialogues for message in dialogue]
-        texts = iter(self.tokenizer.encode_many([message["content"] for message in messages]))
+        texts = iter(self.tokenizer.encode_many(list(map(said, messages))))
 
-        def turn(role: str) -> Turn:
-            parts = [self.marks[role], next(texts).astype(np.int32), np.array([self.end], dtype=np.int32)]
-            return Turn(np.concatenate(parts), len(parts[0]), role == REPLIES)
+        def turn(message: Message) -> Turn:
+            parts = [self.marks[message["role"]], next(texts).astype(np.int32), np.array([self.end], dtype=np.int32)]
+            return Turn(np.concatenate(parts), len(parts[0]), is_reply(message))
 
-        return [[turn(message["role"]) for message in dialogue] for dialogue in dialogues]
+        return [list(map(turn, dialogue)) for dialogue in dialogues]
 
     def text_of(self, window: Window, learn: str = "replies") -> PartlyLearned:
         """A window as the model reads it."""
@@ -220,10 +160,11 @@ class Chat(Replying):
             )
 
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
+        tools, messages = apart(messages)
         begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
         system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
         self.check_roles(system, "system")
-        first, turns = self.turns([[*system, *messages[:begun]], messages[begun:]])
+        first, turns = self.turns([[*tools, *system, *messages[:begun]], messages[begun:]])
         mark, (reply, least) = self.marks[REPLIES], self.room(settings)
         instructions = sum(len(turn.ids) for turn in first)
         room = self.context - len(mark) - instructions
@@ -308,7 +249,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         self.notes: list[str] = []
         training, validation = read_splits(settings, self.notes)
         rendered = [
-            ["".join(settings.template.get(one["role"], "") + one["content"] + "\n" for one in messages_in(record))
+            ["".join(settings.template.get(one["role"], "") + said(one) + "\n" for one in messages_in(record))
              for record in records]
             for records in (training or validation, validation)
         ]  # fmt: skip
@@ -367,13 +308,13 @@ A conversation longer than the model's context loses its oldest messages, and a 
         asked, references = [], []
         for number, row in enumerate(rows):
             messages = messages_in(self.validation.records[row])
-            places = [n for n, one in enumerate(messages) if n and one["role"] == REPLIES]
+            places = [n for n, one in enumerate(messages) if n and is_reply(one)]
             if places:
                 place = places[number % len(places)]
                 asked.append(messages[:place])
-                references.append(messages[place]["content"])
+                references.append(said(messages[place]))
         replies = self.chat.predict([model], asked)
-        last = (messages[-1]["content"] for messages in asked)
+        last = (said(messages[-1]) for messages in asked)
         return [(one, right, reply) for one, right, (reply,) in zip(last, references, replies, strict=True)]
 
     @property
@@ -471,8 +412,8 @@ def note_too_long(name: str, side: Dialogues) -> list[str]:
 
 def in_short(messages: Sequence[Message]) -> str:
     """The first messages of a dialogue on one line."""
-    said = [f"{one['role']}: {shown(one['content'], 40)}" for one in messages]
-    return "  ".join(said[:3]) + (f"  ({len(said)} messages)" if len(said) > 3 else "")
+    texts = [f"{one['role']}: {shown(said(one), 40)}" for one in messages]
+    return "  ".join(texts[:3]) + (f"  ({len(texts)} messages)" if len(texts) > 3 else "")
 
 
 def evenly(rows: int, most: int) -> list[int]:
@@ -494,11 +435,15 @@ def read_splits(settings: DialogueSettings, notes: list[str]) -> tuple[list[Reco
 
     def read(key: str, sources: Any) -> list[Record]:
         rows = list(read_conversations(sources, settings.column, **settings.reading))
-        kept = [row for row in rows if any(n and one["role"] == REPLIES for n, one in enumerate(messages_in(row)))]
+        kept = [row for row in rows if any(n and is_reply(one) for n, one in enumerate(messages_in(row)))]
         if not kept:
             raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")
         if len(kept) < len(rows):
             notes.append(f"{key}: {len(rows) - len(kept):,} rows without a reply are left out")
+        beside = sum((beside_text(messages_in(row)) for row in kept), Counter[str]())
+        if beside:
+            listed = ", ".join(f"{name} (of {count:,} messages)" for name, count in sorted(beside.items()))
+            notes.append(f"{key}: not read, as the template has roles and texts alone: {listed}")
         return kept
 
     with working("reading the dialogues"):

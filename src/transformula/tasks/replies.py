@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.conversations import REPLIES
 from ..data.lines import shown
-from ..data.messages import Message, messages_of, texts_in
+from ..data.messages import LISTS, TOOLS, Message, messages_of, said, texts_in, tools_of
 from ..errors import InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
@@ -121,17 +121,26 @@ class Replying(Predictor):
         """Raise DataError or InputError for messages that cannot be replied to."""
 
     def is_one(self, given: Any) -> bool:
+        if isinstance(given, (str, Mapping)):
+            return True
         listed = isinstance(given, (list, tuple)) and bool(given)
-        return isinstance(given, str) or (listed and all(isinstance(one, Mapping) for one in given))
+        return listed and all(isinstance(one, Mapping) and "messages" not in one for one in given)
 
     def opened(self, inputs: Sequence[Any]) -> list[list[Message]]:
-        """Each input as messages; a text is a message of the user. Raises DataError, InputError."""
+        """Each input as messages; a text is a message of the user; an object has messages, and the tools that may be
+        called. Raises DataError, InputError."""
         histories = []
         for number, source in enumerate(inputs, 1):
-            if not isinstance(source, (str, list, tuple)):
-                raise InputError(f"source {number}: expected a text or a list of messages, not {source!r:.40}")
-            given = [{"role": "user", "content": source}] if isinstance(source, str) else source
-            messages = [one for one in messages_of(given, f"source {number}") if one["content"].strip()]
+            row = source if isinstance(source, Mapping) else {"messages": source}
+            if not isinstance(row.get("messages"), (str, list, tuple)) or not {*row} <= {"messages", *LISTS}:
+                raise InputError(
+                    f"source {number}: expected a text, a list of messages, or an object with `messages` and `tools`,"
+                    f" not {source!r:.40}"
+                )
+            given = row["messages"]
+            given = [{"role": "user", "content": given}] if isinstance(given, str) else given
+            messages = [*tools_of(row, f"source {number}"), *messages_of(given, f"source {number}")]
+            messages = [one for one in messages if said(one).strip()]
             self.check_roles(messages, f"source {number}")
             if messages and messages[-1]["role"] == REPLIES:
                 raise InputError(f"source {number}: ends with a reply; leave it out, or add what is replied to")
@@ -173,6 +182,12 @@ class Replying(Predictor):
 
     def conversation(self, model: Any, settings: ReplySettings) -> Conversation:
         return Conversation(self, model, settings)
+
+
+def apart(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """The message that lists tools, where there is one, and the others."""
+    first = [one for one in messages[:1] if one["role"] == TOOLS and "tools" in one]
+    return first, list(messages[len(first) :])
 
 
 class Conversation:
@@ -223,19 +238,23 @@ class TemplatedChat(Replying):
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
         """Raise InputError for a message that names a special token, whatever part of it does, as the template may
         print each: it could end its turn, and begin another's."""
-        for number, message in enumerate(messages, 1):
+        tools, rest = apart(messages)
+        for number, message in enumerate([*tools, *rest], 1 - len(tools)):
+            who = "its list of tools" if message["role"] == TOOLS else f"message {number}"
             for key, text in texts_in(message):
                 name = self.tokenizer.special_in(text)
                 if name is not None:
                     where = "" if key == "content" else f" in {shown(key)}"
                     raise InputError(
-                        f"{place}: message {number} holds {name}{where}, which to this model is no text but a sign of"
+                        f"{place}: {who} holds {name}{where}, which to this model is no text but a sign of"
                         " its own: take it out, or write it otherwise"
                     )
 
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
         """What the template makes of the messages. Those that are left out go up to a message of the user."""
         assert self.tokenizer.chat is not None
+        listed, messages = apart(messages)
+        tools = {"tools": listed[0]["tools"]} if listed else {}
         begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
         system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
         self.check_roles(system, "system")
@@ -243,7 +262,7 @@ class TemplatedChat(Replying):
         kept, least = self.room(settings)
         for first in asked:
             read = [*system, *messages[:begun], *messages[first:]]
-            ids = self.tokenizer.encode_special(self.tokenizer.chat.render(read), template=False)
+            ids = self.tokenizer.encode_special(self.tokenizer.chat.render(read, **tools), template=False)
             if self.context is None or len(ids) + (least if first == asked[-1] else kept) <= self.context + 1:
                 return Prompt(ids, self.left_out(first - begun), first - begun)
         raise InputError(

@@ -24,7 +24,7 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
         if same := same_name(names):
             raise DataError(f"{same}; give one of them another name", path=path)
         wanted = [str(column) for column in options.columns]
-        heads = {head for name in wanted for head in (name, name.split(".")[0])}
+        heads = {head for name in (*wanted, *options.also) for head in (name, name.split(".")[0])}
         # A column by number, or one that is not there, needs all of them: to count, and to list them in the error.
         known = wanted and all(name in names or name.split(".")[0] in names for name in wanted)
         columns = [name for name in names if name in heads] if known else names
