@@ -30,10 +30,13 @@ TYPED: ContextVar[frozenset[str] | None] = ContextVar("TYPED", default=None)
 is the door. Errors name a setting as it is given there."""
 
 
-def setting(key: str, value: str = "") -> str:
-    """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`."""
+def setting(key: str, value: str = "", no: bool = False) -> str:
+    """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`; `no`: one that is
+    turned off, `--no-quoted`, else `quoted=False`."""
     option, options = "--" + key.replace("_", "-"), TYPED.get()
     typed = options is not None and (option in options or not options)
+    if no:
+        return f"--no-{option[2:]}" if typed else f"{key}=False"
     return f"{option} {value}".rstrip() if typed else f"{key}={value}".rstrip("=")
 
 

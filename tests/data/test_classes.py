@@ -82,7 +82,8 @@ def test_one_class_a_folder_of_texts(tmp_path):
         read_records(str(tmp_path), images=["text"])
     assert len(files_of(str(tmp_path))) == 3  # those of known formats, as of every folder
     (tmp_path / "pos" / "rows.tsv").write_text("text\n")
-    with pytest.raises(DataError, match="0_2.txt: its ending .txt is no format with columns"):
+    (tmp_path / "neg" / "0_2.txt").write_text("bad")
+    with pytest.raises(DataError, match="0_2.txt:1: its ending .txt is no format with columns"):
         rows(str(tmp_path))
 
 

@@ -56,7 +56,8 @@ class TestLines:
             (b"good\nbad \xe9\xe8 here\n", ":2: is not UTF-8: byte 9 of the file is 0xe9"),
             (b"\xef\xbb\xbfa \xff\n", ":1: is not UTF-8: byte 5 of the file is 0xff"),
             (b"a\nb\0\n", ":2: is binary: byte 3 is zero"),
-            ("a".encode("utf-16"), ":1: is in UTF-16; convert it with: iconv"),
+            ("a".encode("utf-16")[:3], ": is not whole UTF-16"),
+            (b"a\0b\0c\0\n\0", ":1: is binary: byte 1 is zero; expected text in UTF-8; if it is text in UTF-16, name"),
             (b"", ": is empty"),
         ],
     )

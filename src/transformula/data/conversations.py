@@ -23,12 +23,16 @@ INSTRUCTION = ("instruction", "input", "output")
 
 
 def read_conversations(
-    sources: str | Path | Sequence[str | Path], column: str | None = None, **reading: Any
+    sources: str | Path | Sequence[str | Path],
+    column: str | None = None,
+    notes: list[str] | None = None,
+    **reading: Any,
 ) -> Iterator[Record]:
     """The conversations of files, without messages of white space. The group of a record is what precedes its first
     reply, so that no split asks on one side what is answered on the other.
 
     column   that of the messages; by default one of those above, or an instruction with its answer
+    notes    to these is added, in the end, what a person is told of the files
     reading  see `Options`
 
     Raises DataError, with the row; ConfigError for files without such columns.
@@ -54,6 +58,8 @@ def read_conversations(
         asked = next((n for n, one in enumerate(messages) if one["role"] == REPLIES), len(messages))
         group = [{"role": message["role"], "content": said(message)} for message in messages[:asked]]
         yield Record({"messages": messages}, record.place, str(group))
+    if notes is not None:
+        notes += records.notes
 
 
 def read_histories(path: Path, column: str | None = None) -> list[list[Message]]:

@@ -12,8 +12,9 @@ from ..errors import DataError, setting
 from ..plain import several
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
+from .column_names import names_columns
 from .format import Options, kind_of
-from .records import find, names_columns, summands, whole_characters
+from .records import find, summands, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 DEFAULT = Options()
@@ -28,28 +29,35 @@ class Corpus:
     files: int = 0  # how many they come from; 0: built in
     left_out: int = 0  # empty documents, which are not among them
     unkept: int = 0  # rows that `where` leaves out
+    notes: tuple[str, ...] = ()  # what a person is told of how it was read
 
 
 def read_corpus(data: Source | Sequence[Source], column: str | None = None, **reading: Any) -> Corpus:
     """The documents of what `sources` knows (a built-in set, a file, a folder, a pattern, ...), or of a list of such;
-    for `quoted`, `encoding` and `file_format` see `Options`. Raises DataError for what is missing, empty or broken,
-    with place and remedy."""
+    for `reading` see `Options`. Raises DataError for what is missing, empty or broken, with place and remedy."""
     sources: list[Source] = several(data)
     if not sources:
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
     how = Options(**reading)
     contents: list[Content] = []
     files, unkept = 0, Counter[str]()
+    notes: list[str] = []
     for origin in itertools.chain.from_iterable(origins(source, how.file_format, texts=True) for source in sources):
         contents += Texts.of(documents_of(origin, column, how, unkept)).contents
         files += "file_format" in origin.takes
+        notes += origin.notes
     name = ", ".join(map(str, sources))
     kept = [content for content in contents if any(piece.strip() for piece in pieces_of(content))]
     if not kept and unkept:
         raise DataError(f"none of its {unkept.total():,} rows fulfills: {reading['where']}", path=name)
     if not kept:
-        raise DataError("holds no text: every document in it is empty", path=name)
-    return Corpus(name, Texts(kept), files, len(contents) - len(kept), unkept.total())
+        raise DataError(f"holds no text: every document in it is empty{in_brackets(notes)}", path=name)
+    return Corpus(name, Texts(kept), files, len(contents) - len(kept), unkept.total(), tuple(notes))
+
+
+def in_brackets(notes: Sequence[str], most: int = 3) -> str:
+    """Notes as an error adds them."""
+    return f" ({'; '.join(notes[:most])})" if notes else ""
 
 
 def documents_of(

@@ -5,18 +5,24 @@ with or without `.gz` or `.zst` after it, and serves every task: a document is a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..errors import ConfigError
 from ..registry import Registry
+from .dialect import delimiter_of
 from .lines import PACKED, encoding_of, whole_file
 from .where import Where
 
 # Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
 # whole document also as UTF-8 that is known to be valid.
 Row = tuple[int | str, Mapping[str, Any]]
+
+
+RAGGED = ("refuse", "pad", "fit", "skip")
 
 
 class Grouped(dict[str, Any]):
@@ -35,14 +41,21 @@ class Options:
     file_format: str | None = None  # of a file, by its extension: "tsv"; by default what the file's name ends in
     header: bool | None = None  # the first row of a table names its columns: unless these are asked for by number
     quoted: bool | None = None  # fields of a table may stand in quotes; the default in csv, not in tsv
+    delimiter: str | None = None  # of a table's columns, see `delimiter_of`; by default what it looks like
+    ragged: str | None = None  # what becomes of a table's rows of unlike length: see `RAGGED`; by default refused
     join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
     also: tuple[str, ...] = ()  # further columns, which some rows or files have
     where: Where | str | None = None  # conditions on the rows that are kept; see `Where`
+    # What a person is told of how a file was read, and how often it was met, which stands for {n}. Readers count here.
+    met: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_of(self.encoding))
+        object.__setattr__(self, "delimiter", delimiter_of(self.delimiter))
+        if self.ragged not in (None, *RAGGED):
+            raise ConfigError(f"ragged: {self.ragged!r} is none of: {', '.join(RAGGED)}")
         if isinstance(self.where, str):
             object.__setattr__(self, "where", Where.parse(self.where))
 
@@ -51,6 +64,13 @@ class Options:
         wanted = tuple(columns)
         looked_at = self.where.columns if wanted and isinstance(self.where, Where) else ()
         return replace(self, columns=(*wanted, *looked_at))
+
+    def check_taken(self, takes: Collection[str], where: str, names: Sequence[str] = ("delimiter", "ragged")) -> None:
+        """Raise ConfigError for one of the options `names` that is said, and means nothing to a reader that takes
+        `takes`: the error says `where`."""
+        for name in names:
+            if getattr(self, name) is not None and name not in takes:
+                raise ConfigError(f"{name}: has no meaning for {where}; leave it out")
 
     def keep(self, row: Mapping[str, Any], place: str) -> bool:
         """Whether a row is kept. Raises DataError, with the place."""

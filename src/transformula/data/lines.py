@@ -1,6 +1,6 @@
 """Files, opened for reading: those that have an end, unpacked where they are packed; and their text, whole or line by
-line. Text is UTF-8 unless an encoding is named, a byte-order mark is left out, and a line ends at \\n, or at \\r\\n,
-and nowhere else."""
+line. Text is UTF-8 unless an encoding is named, or a byte-order mark, which is left out, says UTF-16 or UTF-32; and a
+line ends at \\n, or at \\r\\n, and nowhere else."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ KINDS = {  # what is no file
 }
 # How files in other encodings begin; the longer marks first, as UTF-16's is the beginning of UTF-32's.
 MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+WIDE = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")  # as Python calls them
 WESTERN = ("iso8859-1", "iso8859-15", "cp1252")  # as Python calls them
 MAGIC = {  # how files begin that are no text
     b"\x1f\x8b": "gzip; name it .gz",
@@ -140,20 +141,71 @@ def unpacked(read: Callable[[], bytes], path: Path, line: int | None = None) -> 
         raise DataError("is too large for this machine's memory; split it into several files", path=path) from None
 
 
+def marked(start: bytes) -> str | None:
+    """The encoding that the mark at the beginning of a file says, other than UTF-8."""
+    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
+
+
 def check_mark(start: bytes, path: Path) -> None:
     """Raise DataError where the beginning of a file says that it is in another encoding than UTF-8."""
-    for mark, encoding in MARKS.items():
-        if start.startswith(mark):
-            message = f"is in {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path.name} > NEW"
-            raise DataError(message, path=path, line=1)
+    if encoding := marked(start):
+        message = f"is in {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path.name} > NEW"
+        raise DataError(message, path=path, line=1)
+
+
+class Recoded(io.RawIOBase):
+    """The text of a file of wide characters, as UTF-8 without a byte-order mark. Raises DataError where it is none."""
+
+    def __init__(self, file: BinaryIO, path: Path, encoding: str) -> None:
+        self._file, self._path, self._encoding = file, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._ready, self._ended, self._begun = b"", False, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        room = memoryview(cast(bytearray, buffer))
+        while not self._ready and not self._ended:
+            self._more()
+        count = min(len(room), len(self._ready))
+        room[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    def _more(self) -> None:
+        raw = unpacked(lambda: self._file.read(ARRIVING), self._path)
+        self._ended = not raw
+        try:
+            self._ready = self._decoder.decode(raw, self._ended).encode("utf-8")
+        except UnicodeError as error:
+            message = f"is not whole {self._encoding.upper()} ({error}): it is cut or damaged; copy it again"
+            raise DataError(message, path=self._path) from None
+        if not self._begun and self._ready:
+            self._begun, self._ready = True, self._ready.removeprefix(codecs.BOM_UTF8)
+
+
+@contextmanager
+def text_opened(path: Path, encoding: str | None, line: int | None = None) -> Iterator[tuple[BinaryIO, str | None]]:
+    """A file of text, and the encoding of what is read: a file in UTF-16 or UTF-32, by its mark or by the encoding that
+    is named, is given as UTF-8. Raises DataError, with the first line's number where that is given."""
+    with opened(path) as file:
+        start = unpacked(lambda: cast(io.BufferedReader, file).peek(4)[:4], path, line)
+        mark = marked(start)
+        if mark is not None and encoding is not None and encoding not in WIDE:
+            raise DataError(f"is in {mark}: leave out {setting('encoding')}", path=path, line=1)
+        wide = encoding if encoding in WIDE else mark
+        if wide is None:
+            yield file, encoding
+        else:
+            yield cast(BinaryIO, io.BufferedReader(Recoded(file, path, wide), ARRIVING)), None
 
 
 def encoding_of(name: str | None) -> str | None:
-    """The encoding of that name; None for UTF-8, the default. Raises ConfigError for one that is not known, or in which
-    a line does not end at the byte of \\n."""
+    """The encoding of that name; None for UTF-8, the default. Raises ConfigError for one that is not known; or in which
+    a line does not end at the byte of \\n, unless it is UTF-16 or UTF-32."""
     try:
         known = codecs.lookup(name or "utf-8").name.removesuffix("-sig")
-        if "a\n".encode(known) != b"a\n":
+        if known not in WIDE and "a\n".encode(known) != b"a\n":
             raise ConfigError(f"encoding: {name} is read only after: iconv -f {name} -t UTF-8 FILE > NEW")
     except (LookupError, UnicodeError):
         raise ConfigError(f"encoding: {name!r} is not known; expected one such as latin-1, cp1252 or gb18030") from None
@@ -180,17 +232,25 @@ def check_western(raw: bytes, encoding: str, path: Path, line: int | None = None
         raise DataError(f"is UTF-8, not {encoding}: leave out {setting('encoding')}", path=path, line=line)
 
 
+def wide_hint(content: bytes, zero: int) -> str:
+    """What an error adds where text in UTF-16 without a mark has its first zero so: half of the next bytes are zero."""
+    if content[zero : zero + 8 : 2].strip(b"\0") or content[zero + 1 : zero + 8 : 2].count(0):
+        return ""
+    named = setting("encoding", ("utf-16-be", "utf-16-le")[zero % 2])
+    return f"; if it is text in UTF-16, name that: {named}"
+
+
 def utf8_of(path: Path, encoding: str | None = None) -> Content:
     """The content of a whole file as UTF-8, without a byte-order mark: as it is, unless another encoding is named.
     Raises DataError with offset and line where the file is empty, binary or in another encoding."""
-    content = whole_file(path)
+    with text_opened(path, encoding) as (file, encoding):
+        content = unpacked(file.read, path)
     if not content.strip():
         raise DataError("is empty; expected text", path=path)
-    check_mark(content[:4], path)
     looks = next((f" (it looks like {kind})" for start, kind in MAGIC.items() if content.startswith(start)), "")
     zero = content.find(b"\0")
     if zero >= 0:
-        message = f"is binary: byte {zero} is zero; expected text in UTF-8{looks}"
+        message = f"is binary: byte {zero} is zero; expected text in UTF-8{looks}{wide_hint(content, zero)}"
         raise DataError(message, path=path, line=content.count(b"\n", 0, zero) + 1)
     text = memoryview(content)[len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0 :]
     start = 0
@@ -215,7 +275,8 @@ def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | Non
     if number == 1:
         check_mark(raw[:4], path)
     if b"\0" in raw:
-        raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
+        message = f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8{wide_hint(raw, raw.index(0))}"
+        raise DataError(message, path=path, line=number)
     if encoding is not None:
         check_western(raw, encoding, path, number)
     try:
@@ -234,7 +295,7 @@ def lines_of(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str
     """(number, text) of the lines of a file, read one by one. Raises DataError with the line and its bytes where it is
     not in its encoding, by default UTF-8."""
     at = number = 0
-    with opened(path) as file:
+    with text_opened(path, encoding, 1) as (file, encoding):
         while raw := unpacked(file.readline, path, number + 1):
             number += 1
             yield number, whole_line(raw, number, at, path, encoding)

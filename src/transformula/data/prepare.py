@@ -82,6 +82,8 @@ class TextData:
         }
         if corpus.unkept:
             data["unkept"] = corpus.unkept
+        if corpus.notes:
+            data["notes"] = list(corpus.notes)
         texts = "1 text" if data["documents"] == 1 else "{documents:,} documents"
         rows = [
             ("data", "{data} ({files} files)" if corpus.files > 1 else "{data}"),
@@ -95,7 +97,8 @@ class TextData:
                        " each; {unknown} unknown"),
         ]  # fmt: skip
         told = [(name, text.format(**data)) for name, text in rows if text]
-        return Preview(data, [*told, *under("examples", data["examples"])])
+        notes = [("note", note) for note in corpus.notes]
+        return Preview(data, [*told, *under("examples", data["examples"]), *notes])
 
     def describe(self) -> dict[str, Any]:
         """Plain data for the manifest of a run. Not why the tokenizer was chosen: a resume may load the one that was

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
 
-import regex
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
 from ..plain import several
+from .column_names import names_columns
 from .format import Grouped, Options, same_name
 from .lines import shown
 from .messages import LISTS, messages_of, tools_of
 from .pictures import PictureFile, picture
 from .sources import Named, Origin, Source, gone, origins
-from .unicode_words import BASES, SIGNS
 
 Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
@@ -145,7 +144,7 @@ class Records:
 
     name   as a person named the source
     tally  what the last pass met, complete when it is at its end
-    notes  what a person is told: of tables, and, once they are read, what built-in sets leave out
+    notes  what a person is told: of tables, and, once they are read, what is left out
     """
 
     def __init__(
@@ -159,11 +158,7 @@ class Records:
 
     @property
     def notes(self) -> list[str]:
-        return [*self._of_tables] + [
-            f"{origin.name} leaves out " + ", ".join(f"{count:,} {what}" for what, count in origin.left_out.items())
-            for origin in (part.origin for part in self._parts)
-            if origin.left_out
-        ]
+        return [*self._of_tables, *(note for part in self._parts for note in part.origin.notes)]
 
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
@@ -265,7 +260,8 @@ def of_table(origin: Origin, how: Options, columns: Columns, by_number: bool, li
     wanted = [column for column in how.columns if isinstance(column, str)]
     if like is None or gone(like) or any(name in first for name in wanted):
         return True, columns, ""
-    names, named = columns_of(like, quoted=how.quoted, encoding=how.encoding, file_format=how.file_format)
+    reading = {key: getattr(how, key) for key in ("quoted", "delimiter", "ragged", "encoding", "file_format")}
+    names, named = columns_of(like, **reading)
     if not named or len(names) != len(first) or not all(name in names for name in wanted):
         return True, columns, ""
     numbers = {
@@ -382,42 +378,3 @@ def listed(source: object) -> str:
 def in_words(source: object, columns: Sequence[str]) -> str:
     """The columns of a source, for a message."""
     return f"the rows of {listed(source)} have the columns {', '.join(columns)}"
-
-
-COMMON = frozenset(
-    # pairs
-    "source target src tgt trg input output inputs outputs prompt completion response instruction query answer question"
-    " context passage premise hypothesis original translation translated reference references prediction hyp ref"
-    # texts
-    " text texts sentence sentences document documents doc article body content comment review message post tweet"
-    " title headline description abstract summary highlights dialogue utterance paragraph word words token tokens"
-    # labels and places
-    " label labels class category tag tags topic intent sentiment score rating id idx index key name number row split"
-    # pictures
-    " image images picture file filename file_name path caption captions url"
-    # code
-    " code docstring function snippet".split()
-)
-LANGUAGES = frozenset(  # codes of ISO 639-1, and English names
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en"
-    " eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv"
-    " ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne"
-    " ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st"
-    " su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
-    " arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese"
-    " korean norwegian polish portuguese romanian russian spanish swedish turkish ukrainian vietnamese".split()
-)
-# it begins with a letter, ends with no punctuation
-COLUMN_NAME = regex.compile(rf"(?!\d)[{BASES}](?:[{SIGNS}.:/ -]{{0,38}}[{SIGNS}])?")
-
-
-def names_columns(row: Sequence[str]) -> bool:
-    """Whether the first row of a table names its columns: if all its fields are different short names, and one of them
-    is a common name of a column (source, tgt, label, sentence1) or two are languages (de, en-US, German)."""
-    fields = [field.strip() for field in row]
-    short = all(COLUMN_NAME.fullmatch(field) and len(field.split()) <= 3 for field in fields)
-    parts = [re.sub(r"[\s.:/-]+", "_", field.lower()).rstrip("0123456789_").split("_") for field in fields]
-    common = any("_".join(part) in COMMON or COMMON & {part[0], part[-1]} for part in parts)
-    # A single one may be a word like any other: "no" is a code, too.
-    languages = sum(part[0] in LANGUAGES and len(part) <= 2 for part in parts)
-    return short and len(set(fields)) == len(fields) and (common or languages > 1)

@@ -20,6 +20,16 @@ class FileSettings(Settings):
     quoted: bool | None = Field(
         None, description="whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
     )
+    delimiter: str | None = Field(
+        None,
+        description="what parts the columns of a table: comma, semicolon, tab, pipe, blanks, first-blank (a word, and"
+        " the text after it), or any text; by default what its name and its first rows say",
+    )
+    ragged: Literal["refuse", "pad", "fit", "skip"] | None = Field(
+        None,
+        description="rows of a table with more or fewer fields than its first: refuse them (the default), pad short"
+        " ones with empty fields, fit (pad, and cut long ones), or skip both",
+    )
     encoding: str | None = Field(None, description="of the files' text, such as latin-1 or cp1252; by default UTF-8")
     file_format: str | None = Field(
         None, description="the format of the files, by its extension, such as tsv: for files whose names do not say it"
@@ -40,6 +50,17 @@ class FileSettings(Settings):
                 Where.parse(value)
             except ConfigError as error:
                 raise ValueError(error.mistakes[0].removeprefix("where: ")) from None
+        return value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _parts_columns(cls, value: str | None) -> str | None:
+        from .dialect import delimiter_of
+
+        try:
+            delimiter_of(value)
+        except ConfigError as error:
+            raise ValueError(error.mistakes[0].removeprefix("delimiter: ")) from None
         return value
 
     @field_validator("encoding")
@@ -69,6 +90,8 @@ class FileSettings(Settings):
         """These settings as keywords of `read_records`, `columns_of` and `read_corpus`."""
         return {
             "quoted": self.quoted,
+            "delimiter": self.delimiter,
+            "ragged": self.ragged,
             "encoding": self.encoding,
             "file_format": self.file_format,
             "where": self.where,

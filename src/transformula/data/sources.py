@@ -1,7 +1,8 @@
 """What a name of data stands for: a file, several, parallel ones, a folder, a pattern, a data set of the Hugging Face
 hub or a built-in set; and the rows of each.
 
-    texts/, texts/*.md, a.txt, rows.tsv               files, by their extension; see `format`
+    texts/, texts/*.md, a.txt, rows.tsv               files, by their extension, see `format`; a .txt file is a table
+                                                      where rows are asked for
     train.{de,en}, {"de": "train.de", ...}            parallel files, line by line: a column each
     a folder with captions.tsv, where pictures are    pictures, and a file of captions that names them
       asked for
@@ -18,6 +19,7 @@ import glob
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +30,8 @@ from ..extras import need
 from ..plain import several
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
-from .format import Options, extension, formats, has_columns, place_of
+from .format import Format, Options, extension, formats, has_columns, place_of
+from .formats.table import read_unnamed
 from .hub import NEEDS as NEEDS_HUB
 from .hub import HubName, HubSet, is_hub
 from .lines import check_regular, lines_of, near_files, shown, unreadable, utf8_of
@@ -55,6 +58,14 @@ class Origin:
     grouped: bool = False  # places are GROUP:LINE, and a split keeps a group on one side
     pictures: bool | None = None  # whether it holds any; None: not known
     left_out: dict[str, int] = field(default_factory=dict)  # of a built-in set, once it is read: see `Rows`
+    met: Counter[str] = field(default_factory=Counter)  # of a file, once it is read: see `Options`
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person is told of it, once it is read."""
+        left_out = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items())
+        told = [f"{self.name} leaves out {left_out}"] if left_out else []
+        return told + [f"{self.name}: {what.replace('{n}', f'{count:,}')}" for what, count in self.met.items()]
 
     @property
     def table(self) -> bool:
@@ -68,10 +79,10 @@ class Origin:
         if options.where is not None and not self.columns:
             raise ConfigError(f"where: {self.where or self.name} have no columns; leave it out")
         takes = {*self.takes, *({"channels"} if images and not is_built_in(self.name) else ())}
-        for name in ("file_format", "header", "quoted", "encoding", "join", "channels"):
-            if getattr(options, name) is not None and name not in takes:
-                where = (self.where or self.name) + (", no images" if name == "channels" and not images else "")
-                raise ConfigError(f"{name}: has no meaning for {where}; leave it out")
+        where = self.where or self.name
+        names = ("file_format", "header", "quoted", "delimiter", "ragged", "encoding", "join")
+        options.check_taken(takes, where, names)
+        options.check_taken(takes, where if images else f"{where}, no images", ("channels",))
 
 
 def origins(source: Source, file_format: str | None = None, texts: bool = False) -> list[Origin]:
@@ -112,7 +123,8 @@ def _file(path: Path, file_format: str | None, texts: bool, image: str | None = 
     known = [name for name in formats.names() if texts or formats.get(name).columns]
     if kind not in known and texts and file_format is None:
         kind = "txt"
-    if kind not in known:
+    unnamed = kind == "txt" and not texts and file_format is None
+    if kind not in known and not unnamed:
         near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
         ending = f"its ending .{kind} is" if kind else "its name has no ending that is"
         raise DataError(
@@ -121,14 +133,16 @@ def _file(path: Path, file_format: str | None, texts: bool, image: str | None = 
             f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled'))}",
             path=path,
         )
-    reader = formats.get(kind)
+    reader = Format(read_unnamed, formats.get("csv").takes) if unnamed else formats.get(kind)
+    met = Counter[str]()
 
     def rows(options: Options) -> Iterator[PlacedRow]:
-        for at, row in reader.read(path, options):
+        met.clear()
+        for at, row in reader.read(path, replace(options, met=met)):
             yield place_of(path, at), row
 
     takes = ("file_format", *reader.takes)
-    return Origin(str(path), rows, takes, f".{kind} files", path.parent, image, reader.columns)
+    return Origin(str(path), rows, takes, f".{kind} files", path.parent, image, reader.columns, met=met)
 
 
 def _built_in(name: str) -> Origin:

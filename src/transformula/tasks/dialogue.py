@@ -434,7 +434,7 @@ def read_splits(settings: DialogueSettings, notes: list[str]) -> tuple[list[Reco
     that are also training dialogues."""
 
     def read(key: str, sources: Any) -> list[Record]:
-        rows = list(read_conversations(sources, settings.column, **settings.reading))
+        rows = list(read_conversations(sources, settings.column, notes, **settings.reading))
         kept = [row for row in rows if any(n and is_reply(one) for n, one in enumerate(messages_in(row)))]
         if not kept:
             raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")

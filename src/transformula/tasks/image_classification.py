@@ -118,6 +118,7 @@ class LabeledPictures(LabelReader):
         rows = list(records)
         if not rows:
             raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
+        notes += records.notes
         return labeled(rows, key, False, notes)
 
     def shown(self, record: Record) -> tuple[str, list[str]]:

@@ -296,6 +296,7 @@ class Questions(RowReader):
         rows = [placed(record) for record in records]
         if not rows:
             raise DataError(f"{key}: {records.name} holds no questions", path=records.name)
+        notes += records.notes
         if records.tally.empty:
             notes.append(f"{key}: {records.tally}")
         return rows

@@ -140,6 +140,7 @@ class TextPairs(VectorReader):
         if bad is not None:
             raise DataError(f"{bad.place}: the score is {bad['score']}; expected a finite number")
         notes += [f"{key}: {records.tally}"] if records.tally.empty else []
+        notes += records.notes
         return rows
 
     def learn(

@@ -42,7 +42,7 @@ WRITING = 2.0
 MOST_SHOWN = 80  # characters of a source that stands in a command as an example, at most
 SHOWN = 5  # rows for which targets are generated to be looked at
 # Settings of an evaluation that say how the rows of --data are read.
-COLUMNS = ("source", "target", "references", "join", "quoted", "encoding", "file_format", "where")
+COLUMNS = ("source", "target", "references", "join", *FileSettings.model_fields)
 
 
 class Seq2SeqEvaluation(FileSettings, SearchSettings):

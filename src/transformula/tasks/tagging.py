@@ -275,6 +275,7 @@ class TaggedSentences(RowReader):
             rows += [checked_tags(row, columns["tags"])] if tokens else []
         if not rows:
             raise DataError(f"{key}: {records.name} holds no sentences", path=records.name)
+        notes += records.notes
         if len(rows) < records.tally.kept:
             notes.append(f"{key}: {records.tally.kept - len(rows):,} sentences have no tokens and are left out")
         return rows

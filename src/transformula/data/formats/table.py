@@ -1,35 +1,64 @@
-"""Tables as text, a row a line: comma-separated values with quotes, tab-separated values without."""
+"""Tables, a row a line: as text, comma-separated values with quotes or tab-separated ones without; and sheets."""
 
 from __future__ import annotations
 
-import csv
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ...errors import DataError
+from ...errors import DataError, setting
+from ..dialect import FIRST_BLANK, Dialect, dialect_of, fields_of
 from ..format import Options, Row, formats, same_name
-from ..lines import lines_of, shown
+from ..lines import shown
 
-LONGEST = 2**31 - 1  # characters of a field, at most
+TAKES = ("header", "quoted", "delimiter", "ragged", "encoding")
 
 
-@formats.register("csv", takes=("header", "quoted", "encoding"))
+@formats.register("csv", takes=TAKES)
 def read_csv(path: Path, options: Options) -> Iterator[Row]:
-    """Comma-separated; a field in quotes may hold commas, doubled quotes and line ends (which become \\n)."""
-    return table(path, options, ",", True if options.quoted is None else options.quoted)
+    """Comma-separated; a field in quotes may hold commas, doubled quotes and line ends (which become \\n). Another sign
+    that parts the first rows, where commas do not, is found: see `dialect_of`."""
+    return text_table(path, options, Dialect(",", True))
 
 
-@formats.register("tsv", takes=("header", "quoted", "encoding"))
+@formats.register("tsv", takes=TAKES)
 def read_tsv(path: Path, options: Options) -> Iterator[Row]:
-    """Tab-separated; quotes are text like any other by default, as sentences hold them unpaired."""
-    return table(path, options, "\t", bool(options.quoted))
+    """Tab-separated; quotes are text like any other by default, as sentences hold them unpaired. Another sign is found
+    as in `read_csv`."""
+    return text_table(path, options, Dialect("\t", False))
 
 
-def table(path: Path, options: Options, delimiter: str, quoted: bool) -> Iterator[Row]:
-    """The rows below the first, which names the columns; all rows where these are asked for by number."""
+def read_unnamed(path: Path, options: Options) -> Iterator[Row]:
+    """The table in a file whose name does not say what parts its columns, such as a .txt file. Raises DataError where
+    nothing parts its first rows."""
+    return text_table(path, options, None)
+
+
+def text_table(path: Path, options: Options, own: Dialect | None) -> Iterator[Row]:
+    """The rows of a table that is text; `own` is how its format parts columns."""
+    dialect = dialect_of(path, own, options.delimiter, options.quoted, options.encoding)
+    if own is None or dialect.delimiter != own.delimiter:
+        options.met[f"{dialect}"] = 1
+    return table(path, options, fields_of(path, dialect, options.encoding), hint_of(dialect, options))
+
+
+def hint_of(dialect: Dialect, options: Options) -> str:
+    """What may be wrong with a row of another length."""
+    if dialect.delimiter == FIRST_BLANK:
+        return "a word, and a text after it, are expected"
+    hint = "quotes inside a field are doubled"
+    if not dialect.quoted:
+        hint = f"no field may hold {'a tab' if dialect.delimiter == chr(9) else repr(dialect.delimiter)}"
+        hint += ", or say quoted: true" if len(dialect.delimiter) == 1 else ""
+    other = "" if options.delimiter else f"; if another sign parts them, name it: {setting('delimiter', 'NAME')}"
+    return hint + other
+
+
+def table(path: Path, options: Options, rows: Iterable[tuple[int, str, list[str]]], hint: str = "") -> Iterator[Row]:
+    """The rows below the first, which names the columns; all rows where these are asked for by number. `rows` are
+    (line, its text, fields). Raises DataError for two columns of one name; and for a row of more or fewer fields, with
+    a `hint`, unless `options.ragged` takes it."""
     names: list[str] | None = None
-    for line, text, row in fields_of(path, delimiter, quoted, options.encoding):
+    for line, text, row in rows:
         if names is None:
             by_number = options.columns and all(isinstance(column, int) for column in options.columns)
             names = row if options.header and not by_number else [str(number) for number in range(1, len(row) + 1)]
@@ -38,32 +67,25 @@ def table(path: Path, options: Options, delimiter: str, quoted: bool) -> Iterato
             if options.header:
                 continue
         if len(row) != len(names):
-            remedy = "quotes inside a field are doubled" if quoted else "no field may hold a tab, or say quoted: true"
-            message = f"has {len(row)} fields here, and {len(names)} in its first row; {remedy}: {shown(text)}"
-            raise DataError(message, path=path, line=line)
+            fitted = fitted_row(row, len(names), options)
+            if fitted is None and options.ragged != "skip":
+                ways = [setting("ragged", way) for way in ("pad", "fit", "skip") if way != options.ragged]
+                message = f"has {len(row)} fields here, and {len(names)} in its first row; {hint}{'; ' if hint else ''}"
+                message += f"or say what becomes of such rows: {', '.join(ways[:-1])} or {ways[-1]}: {shown(text)}"
+                raise DataError(message, path=path, line=line)
+            if fitted is None:
+                options.met["left out: {n} rows of more or fewer fields than the first"] += 1
+                continue
+            row = fitted
         yield line, dict(zip(names, row, strict=True))
 
 
-def fields_of(
-    path: Path, delimiter: str, quoted: bool, encoding: str | None = None
-) -> Iterator[tuple[int, str, list[str]]]:
-    """(line on which it begins, its text there, fields) of rows that are not empty."""
-    lines = lines_of(path, encoding)
-    for line, text in lines:
-        if not text:
-            continue
-        if not quoted or '"' not in text:
-            yield line, text, text.split(delimiter)
-            continue
-        # The reader would end a row at a lone \r; no line holds a zero, which stands for it meanwhile.
-        rest = (each.replace("\r", "\0") + "\n" for each in itertools.chain([text], (more for _, more in lines)))
-        before = csv.field_size_limit(LONGEST)
-        try:
-            row = next(csv.reader(rest, delimiter=delimiter, strict=True))
-        except csv.Error as error:
-            reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
-            message = f"broken table: {reason}; quotes inside a field are doubled: {shown(text)}"
-            raise DataError(message, path=path, line=line) from None
-        finally:
-            csv.field_size_limit(before)
-        yield line, text, [field.replace("\0", "\r") for field in row]
+def fitted_row(row: list[str], width: int, options: Options) -> list[str] | None:
+    """A row of another length at the width of the first, as `options.ragged` says; None where it does not fit."""
+    if len(row) < width and options.ragged in ("pad", "fit"):
+        options.met["{n} rows of fewer fields than the first are filled up with empty ones"] += 1
+        return row + [""] * (width - len(row))
+    if len(row) > width and options.ragged == "fit":
+        options.met["left out: the further fields of {n} rows that have more than the first"] += 1
+        return row[:width]
+    return None

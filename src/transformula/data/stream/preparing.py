@@ -92,7 +92,9 @@ def begin(folder: Path, data: StreamedData, settings: DataSettings) -> None:
 def identity_of(data: StreamedData, settings: DataSettings) -> str:
     """A hash of the data, of how it is read, and of the documents that are left out."""
     held_out = sorted(data.texts[0].held_out)
-    plain = json.dumps([data.identity, held_out, settings.reading], sort_keys=True)
+    later = ("delimiter", "ragged")  # options that came later: a folder that was begun before them goes on
+    reading = {key: value for key, value in settings.reading.items() if value is not None or key not in later}
+    plain = json.dumps([data.identity, held_out, reading], sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()
 
 

@@ -135,6 +135,7 @@ class FileShards(ShardSource):
         wanted = tuple(summands(self.column)) if self.column else ()
         wanted += self.how.where.columns if wanted and isinstance(self.how.where, Where) else ()
         if read is not None:
+            self.how.check_taken(formats.get(kind).takes, f".{kind} files")
             return read(path, start, Options(columns=wanted, encoding=self.how.encoding))
         if kind not in formats:
             raise DataError(
@@ -142,6 +143,7 @@ class FileShards(ShardSource):
                 f" {setting('file_format', 'jsonl')}",
                 path=path,
             )
+        self.how.check_taken(formats.get(kind).takes, f".{kind} files")
         values = (row for _, row in formats.get(kind).read(path, replace(self.how, header=True)))
         return itertools.islice(values, start, None)
 

@@ -147,7 +147,7 @@ def open_shards(name: str, settings: DataSettings) -> ShardSource:
     how = Options(**settings.reading)
     if not is_hub(name):
         return FileShards(name, settings.column, how)
-    for key in ("quoted", "encoding", "file_format"):
+    for key in ("quoted", "delimiter", "ragged", "encoding", "file_format"):
         if getattr(settings, key) is not None:
             raise ConfigError(f"{key}: has no meaning for {name}; leave it out")
     return HubShards(name, settings.column, how.where if isinstance(how.where, Where) else None)
