@@ -30,8 +30,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(folder)
         Path("text.txt").write_text("to be or not to be, that is the question\n" * 60)
         Path("rows.tsv").write_text("source\ttarget\n" + "".join(f"{n} and {n % 7}\t{n + n % 7}\n" for n in range(80)))
-        for name in ("rows.parquet", "text.parquet"):
-            Path(name).write_bytes(b"PAR1 is never read")
+        for name in ("rows.parquet", "text.parquet", "rows.xlsx"):
+            Path(name).write_bytes(b"is never read")
         Path("pictures").mkdir()
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("pictures/0.png")
         Path("pictures/captions.tsv").write_text("file_name\ttext\n0.png\tblack\n")
@@ -67,6 +67,9 @@ REFUSED = {
     "train: parquet of text": ([*TEXT, "--data", "text.parquet"], "pyarrow", "transformula[parquet]"),
     "train: parquet of rows": (
         [*PAIRS, "--task", "summarization", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"
+    ),
+    "train: a sheet": (
+        [*PAIRS, "--task", "summarization", "--data", "rows.xlsx"], "openpyxl", "transformula[documents]"
     ),
     "evaluate: parquet": (["evaluate", "runs/rows", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"),
     "summarize: parquet": (["summarise", "runs/rows", "--input", "rows.parquet"], "pyarrow", "transformula[parquet]"),
