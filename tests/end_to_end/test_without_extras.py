@@ -32,6 +32,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path("rows.tsv").write_text("source\ttarget\n" + "".join(f"{n} and {n % 7}\t{n + n % 7}\n" for n in range(80)))
         for name in ("rows.parquet", "text.parquet", "rows.xlsx"):
             Path(name).write_bytes(b"is never read")
+        Path("pages").mkdir()
+        Path("pages/a.md").write_text("text")
+        Path("pages/b.html").write_text("<p>text")
         Path("pictures").mkdir()
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("pictures/0.png")
         Path("pictures/captions.tsv").write_text("file_name\ttext\n0.png\tblack\n")
@@ -68,6 +71,7 @@ REFUSED = {
     "train: parquet of rows": (
         [*PAIRS, "--task", "summarization", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"
     ),
+    "train: a folder with a page": ([*TEXT, "--data", "pages"], "lxml", "transformula[documents]"),
     "train: a sheet": (
         [*PAIRS, "--task", "summarization", "--data", "rows.xlsx"], "openpyxl", "transformula[documents]"
     ),

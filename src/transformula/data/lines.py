@@ -37,7 +37,7 @@ WESTERN = ("iso8859-1", "iso8859-15", "cp1252")  # as Python calls them
 MAGIC = {  # how files begin that are no text
     b"\x1f\x8b": "gzip; name it .gz",
     b"PK\x03\x04": "zip; unpack it first",
-    b"%PDF": "PDF; extract its text first",
+    b"%PDF": "PDF; name it .pdf",
     b"PAR1": "parquet; name it .parquet",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",

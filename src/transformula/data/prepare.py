@@ -103,7 +103,7 @@ class TextData:
     def describe(self) -> dict[str, Any]:
         """Plain data for the manifest of a run. Not why the tokenizer was chosen: a resume may load the one that was
         trained, and compares this."""
-        about = {key: value for key, value in self.preview().data.items() if key not in ("examples", "chosen")}
+        about = {key: value for key, value in self.preview().data.items() if key not in ("examples", "chosen", "notes")}
         return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
 
 

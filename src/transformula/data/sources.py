@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
+from ..errors import ConfigError, DataError, did_you_mean, listing, nearest, setting, shortened
 from ..extras import need
 from ..plain import several
 from ..tokenizers.base import tokenizers
@@ -57,6 +57,7 @@ class Origin:
     columns: bool = True  # whether rows have columns; else each is one text
     grouped: bool = False  # places are GROUP:LINE, and a split keeps a group on one side
     pictures: bool | None = None  # whether it holds any; None: not known
+    said: tuple[str, ...] = ()  # what a person is told of it, and of the files beside it
     left_out: dict[str, int] = field(default_factory=dict)  # of a built-in set, once it is read: see `Rows`
     met: Counter[str] = field(default_factory=Counter)  # of a file, once it is read: see `Options`
 
@@ -65,7 +66,8 @@ class Origin:
         """What a person is told of it, once it is read."""
         left_out = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items())
         told = [f"{self.name} leaves out {left_out}"] if left_out else []
-        return told + [f"{self.name}: {what.replace('{n}', f'{count:,}')}" for what, count in self.met.items()]
+        met = [what.replace("{n}", f"{count:,}") for what, count in self.met.items()]
+        return [*self.said, *told, *(f"{self.name}: {what}" for what in met)]
 
     @property
     def table(self) -> bool:
@@ -115,7 +117,9 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
         if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
             captions, image = captions_of(path)
             return [_file(captions, file_format, texts, image)]
-    return [_file(file, file_format, texts) for file in files_of(source)]
+    found = [_file(file, file_format, texts) for file in files_of(source)]
+    left_out = endings_left_out(source)
+    return [replace(found[0], said=(left_out,)), *found[1:]] if left_out else found
 
 
 def _file(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:
@@ -215,7 +219,7 @@ def _of_classes(folder: Path, classes: Mapping[str, Path]) -> Origin:
 
     def documents(options: Options) -> Iterator[PlacedRow]:
         for label, file in files:
-            yield str(file), {"text": utf8_of(file, options.encoding), "label": label}
+            yield str(file), {"text": text_of(file, options), "label": label}
 
     where = f"{folder}, a folder of classes"
     if images:
@@ -223,6 +227,15 @@ def _of_classes(folder: Path, classes: Mapping[str, Path]) -> Origin:
     if not files:
         raise DataError("the folder holds no files", path=folder)
     return Origin(str(folder), documents, ("encoding",), where, pictures=False)
+
+
+def text_of(file: Path, options: Options) -> Any:
+    """The text of a file that is one document, read as its ending says; of any other ending as it is."""
+    kind = extension(file)
+    if kind in formats and not formats.get(kind).columns:
+        return "".join(str(row["text"], "utf-8") if isinstance(row["text"], memoryview) else row["text"]
+                       for _, row in formats.get(kind).read(file, options))  # fmt: skip
+    return utf8_of(file, options.encoding)
 
 
 def _hub(name: str) -> Origin:
@@ -297,6 +310,17 @@ def known_files(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of known formats in a folder, and the endings of all."""
     files = visible_files(folder)
     return [file for file in files if extension(file) in formats], sorted({file.suffix or file.name for file in files})
+
+
+def endings_left_out(source: str | Path) -> str:
+    """What a person is told of the files of a folder that are of no known format: "texts: left out, of no known format:
+    3 .png, 1 .exe". "" for none, and for any other source."""
+    folder = Path(source).expanduser()
+    if not os.path.isdir(folder):
+        return ""
+    others = Counter(f.suffix or "without an ending" for f in visible_files(folder) if extension(f) not in formats)
+    listed = [f"{count:,} {ending}" for ending, count in others.most_common()]
+    return f"{source}: left out, of no known format: {listing(listed, 12)}" if listed else ""
 
 
 def visible_files(folder: Path) -> list[Path]:

@@ -31,7 +31,7 @@ from ..format import Options, extension, formats, kind_of
 from ..formats.json_rows import as_row, parsed
 from ..lines import PACKED, check_regular, lines_of
 from ..records import find, summands, whole_characters
-from ..sources import files_of
+from ..sources import endings_left_out, files_of
 from ..where import Where
 
 Values = Mapping[str, Any]  # of a row, by column
@@ -46,9 +46,11 @@ class ShardSource(ABC):
     column  which column holds the text, as it was asked for: "body", or "title + body", both joined by a blank; None:
             "text", or the only one of strings
     readers how many shards are read at once, at most: each holds some rows of its shard in memory
+    note    what a person is told of what is left out
     """
 
     readers = 64
+    note = ""
 
     def __init__(self, name: str, names: Sequence[str], column: str | None = None) -> None:
         if not names:
@@ -127,6 +129,7 @@ class FileShards(ShardSource):
     def __init__(self, name: str, column: str | None = None, how: Options | None = None) -> None:
         super().__init__(name, [str(path) for path in files_of(name)], column)
         self.how = how or Options()
+        self.note = endings_left_out(name)
 
     def rows(self, shard: str, start: int = 0) -> Iterator[Values]:
         path = Path(shard)

@@ -76,6 +76,7 @@ class StreamedData:
         }
         rows = [
             ("data", f"{self.corpus.name}: {shards:,} shards, streamed"),
+            *(("", text.source.note) for text in self.texts if text.source.note),
             *(("", f"bad, left out: {reason}") for reason in list(bad.values())[:5]),
             ("validation", "{split}, {validation_tokens:,} tokens".format(**data)),
             ("tokenizer", "{tokenizer}, vocab {vocab:,} ({chosen})".format(**data)),
