@@ -11,7 +11,7 @@ from transformula.api.run import train
 from transformula.api.starting import task_trained
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert
-from transformula.interop.weights import load_tensors, model_tensors
+from transformula.interop.weights import load_tensors
 from transformula.tokenizers.base import load
 
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
@@ -35,28 +35,6 @@ def data(tmp_path_factory) -> Path:
     rows = [f"{i} and {i % 7}\t{i + i % 7}" for i in range(80)]
     (folder / "rows.tsv").write_text("\n".join(["source\ttarget", *rows]) + "\n")
     return folder
-
-
-class Stopped(Exception):
-    """Raised where the first step would be."""
-
-
-@pytest.fixture
-def before_the_first_step(monkeypatch):
-    """What `train` was about to train: its tensors, its task, what was said."""
-    seen: dict[str, Any] = {}
-
-    def stop(task, model, *_, progress, config, **__):
-        seen.update(tensors=model_tensors(model), task=task, config=config)
-        raise Stopped
-
-    def begun(*arguments, **given):
-        with pytest.raises(Stopped):
-            train(*arguments, **given)
-        return seen
-
-    monkeypatch.setattr("transformula.training.train", stop)
-    return begun
 
 
 def trained(data: Path, out: Path, **given: Any) -> tuple[Path, dict[str, torch.Tensor]]:
@@ -119,13 +97,9 @@ def test_a_language_model_becomes_an_encoder(data, language_model, before_the_fi
 
 def test_a_run_that_began_so_goes_on_and_is_repeated(data, language_model, tmp_path, before_the_first_step):
     rows = {"data": str(data / "rows.tsv"), "task": "translation", "quiet": True, "precision": "float32"}
-    with pytest.MonkeyPatch.context() as real:
-        from transformula.training.start import train as run
-
-        real.setattr("transformula.training.train", run)
-        out = tmp_path / "rows"
-        train(LAYER, **rows, **BOTH, init_from=language_model[0], init_stack="encoder", steps=2, out=str(out))
-        assert train(resume=out, steps=3, quiet=True).result.steps == 3
+    out = tmp_path / "rows"
+    train(LAYER, **rows, **BOTH, init_from=language_model[0], init_stack="encoder", steps=2, out=str(out))
+    assert train(resume=out, steps=3, quiet=True).result.steps == 3
     seen = before_the_first_step(config=out)
     assert seen["config"]["init_stack"] == "encoder"
     assert torch.equal(seen["tensors"]["encoder.after.norm.weight"], language_model[1]["after.norm.weight"])
@@ -154,7 +128,7 @@ def test_a_folders_text_has_the_output_of_another_task(data, language_model, bef
     text_file = other / "best" / "model.yaml"
     text_file.write_text(text_file.read_text() + "classes: 3\noutput: logits = linear(mean(x), classes)\n")
     (other / "config.yaml").write_text("task: multi-token-prediction\n")
-    seen = before_the_first_step(**{**text, "init_from": str(other)})
+    seen = before_the_first_step(task="language-modeling", **{**text, "init_from": str(other)})
     assert seen["tensors"].keys() == given.keys()
     assert "the usual one, of language-modeling, in the place of logits = linear(mean(x), classes)" in said(capsys)
 

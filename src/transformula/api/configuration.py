@@ -11,7 +11,7 @@ from ..language.model_file import ModelText, read_text
 from ..plain import several
 from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml
-from .reading import TASK, import_packages, path_of
+from .reading import path_of
 
 
 def read_stated(stated: str, source: str) -> str | ModelText:
@@ -59,17 +59,3 @@ def check_use(stated: Any, use: Sequence[str]) -> None:
     if missing := [package for package in names if package not in use]:
         words, options = ", ".join(missing), " ".join(f"--use {package}" for package in missing)
         raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
-
-
-def task_named(task: str | None, config: str | Path | None, resume: str | Path | None, use: Sequence[str]) -> str:
-    """The task of a run: as it is named, or as the configuration or the run that is named says."""
-    import_packages(use)
-    named = config or resume
-    if task is not None or named is None:
-        return task or TASK
-    path = path_of(named, "config" if config else "resume")
-    if not (path.is_file() or (path / "config.yaml").is_file()):
-        return TASK
-    recorded = read_config(path)
-    check_use(recorded.get("use"), use)
-    return str(recorded.get("task", TASK))

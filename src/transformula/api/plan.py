@@ -32,7 +32,7 @@ from .reading import (
     set_threads,
 )
 from .room import check_folder, check_room
-from .starting import Start, start_again, start_of
+from .starting import Start, labels_kept, start_again, start_of, task_before, without_numbers
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -182,18 +182,25 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     Raises ConfigError with all mistakes, InputError, FormulaError.
     """
     from ..interop.folder import check_tokenizer
+    from ..tasks.base import tasks
 
     import_packages(use)
     settings = with_current_keys(config)
     check_use(settings.pop("use", []), use)
-    task = str(settings.pop("task", TASK))
-    start_keys = ("model", "init_from", "init_stack", "from_scratch")
+    stated, before = settings.pop("task", None), task_before(settings.get("init_from"))
+    task, start_keys = str(stated or before or TASK), ("model", "init_from", "init_stack", "from_scratch")
+    loaded = settings.get("model") is None
     model, start = start_of(task, *(settings.pop(key, None) for key in start_keys))
+    if start is not None:
+        start = replace(start, task="" if stated or before in (None, TASK) else task)
+        model = without_numbers(model, start, task, settings) if loaded else model
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
     if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
         settings["tokenizer"] = str(start.folder)
         check_tokenizer(start.folder, check_model(start.folder, use=use))
     text, data, training = resolve(model, settings, source, task, beside)
+    if getattr(data, "labels", None) == "keep":
+        data = data.model_copy(update={"kept_labels": labels_kept(start, tasks.name_of(task))})
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
         text = read_model(text, {"vocab": check_model(start.folder, use=use).numbers["vocab"]})

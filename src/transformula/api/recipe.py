@@ -145,8 +145,8 @@ def _made(
     """Make a recipe; `above` are the files of those that begin with it."""
     claimed, stated = read_recipe(path)
     check_use(stated.get("use"), use)
-    config = {**stated, **changes}
-    check_claim(claimed, str(config.get("task", TASK)), str(path))
+    config = {"task": TASK, **stated, **changes}
+    check_claim(claimed, str(config["task"]), str(path))
     config |= {key: placed(named, root) for key, named in named_data(config).items()}
     if claimed.data_hash is not None and (digest := hash_of(config)) != claimed.data_hash:
         named = ", ".join(str(name) for names in named_data(stated).values() for name in several(names))

@@ -73,15 +73,16 @@ def train(
     config     a run's configuration (config.yaml of another run): what is given beside it wins. Its `out` is the new
                run's folder, but for the configuration that a run wrote into its own folder
     resume     the folder of a run that goes on; only how long it runs may be changed, and where its data lies
-    init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data; with another
-               `model`, the stacks, tables and output that agree by names and shapes, while the rest is initialized.
+    init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data, on its task
+               where none is given. Labels and tokens are matched by name; new ones begin fresh. With another `model`,
+               the stacks, tables and output that agree by names and shapes, while the rest is initialized.
                Without a `model`, on another task, its text has that task's output in the place of its own
     init_stack the stack of `model` that takes the layers of `init_from`, a model of one stack; or the stack of
                `init_from` whose layers a model of one stack takes, which is that stack itself where none is named
     from_scratch  `model` is a trained one, and only its text is meant: the weights are initialized
     use        packages whose words, tasks and data formats may be used
-    given      `task` (language-modeling unless said); fields of its settings and of TrainingSettings; numbers and
-               formulas of the model
+    given      `task` (that of `init_from`, else language-modeling); fields of its settings and of TrainingSettings;
+               numbers and formulas of the model
 
     Packages, the folder, and room on the disk and in memory are checked before anything is read. Raises ConfigError
     with all mistakes at once, InputError, MissingExtra, FormulaError, DataError, CheckpointError, NotFinite.
@@ -107,6 +108,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
     from ..data.sources import recorded
     from ..tasks.base import check_widths
     from ..training import train as run_training
+    from ..training.adapters import check_fresh
     from ..training.failure import allocating
     from ..training.progress import Progress
 
@@ -127,13 +129,15 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         from ..model import build
 
         module = build(architecture, seed=training.seed)
-        weights, new, sha256 = (None, (), None) if start is None else start.begin(module, architecture)
-        if training.lora is not None:
-            training = training.model_copy(update={"lora": training.lora.with_full(new)})
+        begun = None if start is None else start.begin(module, architecture, task.predictor(), plan.use)
+        if begun is not None:
+            check_fresh(module, training, begun.fresh)
+        if begun is not None and training.lora is not None:
+            training = training.model_copy(update={"lora": training.lora.with_full(begun.new)})
         shown = Progress(task.unit, quiet=quiet)
         tell(shown, architecture, stated, task)
-        if weights is not None:
-            shown.say(weights)
+        if begun is not None:
+            shown.say(begun.line)
         config = recorded({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
@@ -145,7 +149,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
             resume=plan.resume,
             config=config,
             progress=shown,
-            init_sha256=sha256,
+            init_sha256=None if begun is None else begun.sha256,
             follow=follow,
         )
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)

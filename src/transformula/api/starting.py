@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointError, ConfigError, InputError, setting, shortened
 from ..language.model_file import FREE_NUMBERS, ModelText, read_text
 from ..language.source import Source
-from .configuration import read_config
+from .configuration import check_use, read_config
 from .model import Model
-from .reading import TASK, check_model, mentioned, model_folder, of_task, path_of, read_model
+from .reading import TASK, check_model, import_packages, mentioned, model_folder, of_task, path_of, read_model
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
+    from ..interop.rows_by_name import Names, Shapes
     from ..language.graph import Architecture
     from ..runs.folder import RunFolder
+    from ..tasks.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Start:
     other       it may be another model than the one that begins: the parts that agree are taken
     init_stack  the stack that takes its layers, or whose layers are taken
     changed     what was put in the place of its text's output, for another task, in words
+    task        that of the run, where it is the one that is trained on for none was named
     """
 
     named: str
@@ -39,6 +43,7 @@ class Start:
     other: bool
     init_stack: str | None
     changed: str = ""
+    task: str = ""
 
     @property
     def plain(self) -> dict[str, str]:
@@ -48,22 +53,74 @@ class Start:
         stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
         return {"init_from": absolute(self.named), **stack}
 
-    def begin(self, module: nn.Module, architecture: Architecture) -> tuple[str, tuple[str, ...], str]:
-        """Give a model its first weights: (a line that says so, names of what keeps its random initialization, SHA-256
-        of the weights)."""
+    def begin(
+        self, module: nn.Module, architecture: Architecture, kind: Predictor | None = None, use: Sequence[str] = ()
+    ) -> Begun:
+        """Give a model its first weights. Rows of labels and tokens are matched by name with those of `kind`, the
+        predictor of the model that begins. Raises CheckpointError."""
         from ..interop.folder import folder_tensors
         from ..interop.partial_load import load_parts
-        from ..interop.weights import hash_of, put_tensors
+        from ..interop.rows_by_name import match_rows
+        from ..interop.weights import hash_of, model_tensors, put_tensors
+        from ..tasks.predictor import row_names
 
         (tensors, path), parts, new = folder_tensors(self.folder), "", tuple[str, ...]()
+
+        def shapes(key: str, more: int) -> Shapes | None:
+            return shapes_of(architecture, key, more, use)
+
+        matches = match_rows(self.row_names(), row_names(kind), shapes, self.folder)
+
+        def matched(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+            for match in matches:
+                given = match.take(own, given)
+            return given
+
         if self.other:
             stacks = [stack.name for stack in architecture.stacks]
-            loaded = load_parts(module, stacks, tensors, path, self.init_stack)
+            loaded = load_parts(module, stacks, tensors, path, self.init_stack, matched)
             parts, new = f": {loaded}", loaded.new
         else:
-            put_tensors(module, tensors, path)
-        changed = f"{'output':<12}{self.changed}\n" if self.changed else ""
-        return f"{changed}{'weights':<12}from {self.folder}{parts}", new, hash_of(tensors)
+            put_tensors(module, matched(model_tensors(module), tensors), path)
+        lines = [f"{'task':<12}{self.task}, that of {self.named}"] if self.task else []
+        lines += [f"{'output':<12}{self.changed}"] if self.changed else []
+        lines += [f"{'weights':<12}from {self.folder}{parts}", *map(str, matches)]
+        fresh = tuple(dict.fromkeys(name for match in matches for name in match.fresh))
+        return Begun("\n".join(lines), (*new, *fresh), fresh, hash_of(tensors))
+
+    def row_names(self) -> Names:
+        """What the rows of its tables and outputs stand for."""
+        from ..tasks.predictor import row_names
+        from .inputs import predictor_in
+
+        return row_names(predictor_in(self.folder))
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A model that has its first weights.
+
+    line    says so
+    new     names of what keeps its random initialization
+    fresh   names of tensors of which some rows do
+    sha256  of the weights that were read
+    """
+
+    line: str
+    new: tuple[str, ...]
+    fresh: tuple[str, ...]
+    sha256: str
+
+
+def shapes_of(architecture: Architecture, key: str, more: int, use: Sequence[str]) -> Shapes | None:
+    """The shapes of a model's tensors by name, with so many more of one of its numbers; None where its text has no such
+    number."""
+    from ..model import build
+
+    if key not in architecture.numbers:
+        return None
+    changed = check_model(architecture.text, {key: int(architecture.numbers[key]) + more}, use)
+    return {name: tuple(tensor.shape) for name, tensor in build(changed, device="meta").state_dict().items()}
 
 
 def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
@@ -113,6 +170,49 @@ def start_again(run: RunFolder, task: str, text: ModelText, init_from: Any, init
         return start_of(task, text, init_from, init_stack, None)[1]
     except CheckpointError as error:
         raise run.other_start(f"are gone ({error})") from None
+
+
+def without_numbers(text: ModelText, start: Start, task: str, given: Mapping[str, Any]) -> ModelText:
+    """The text of the model that is loaded, without those of its numbers that the data says anew: how many labels there
+    are, and how many tokens where a tokenizer is named. `given` are the keys of the configuration."""
+    from ..data.tokenizing import learns
+
+    model, known = of_task(task, "model"), {*start.row_names()}.intersection(text.numbers).difference(given)
+    text = text.override({key: model[key] for key in known if key in model})
+    tokenizer = str(given.get("tokenizer") or "auto")
+    if tokenizer == "auto" or (tokenizer != "characters" and learns(tokenizer)):  # it is as large as the model's
+        return text
+    return replace(text, numbers={key: n for key, n in text.numbers.items() if key in model or key not in known})
+
+
+def labels_kept(start: Start | None, task: str) -> list[str]:
+    """The labels of the model that is loaded, which are kept. Raises InputError where there are none."""
+    labels = setting("labels", "keep")
+    if start is None:
+        raise InputError(f"{labels}: no model is loaded whose labels could stay: add {setting('init_from', 'RUN')}")
+    former = task_trained(start.named)
+    if former != task or "classes" not in (names := start.row_names()):
+        raise InputError(f"{labels}: {start.named} was trained on {former or 'no task'}, not on {task}; leave it out")
+    return [str(name) for name in names["classes"]]
+
+
+def task_named(
+    task: str | None, config: str | Path | None, resume: str | Path | None, init_from: Any, use: Sequence[str]
+) -> str:
+    """The task of a run: as it is named, or as the configuration or the run that is named says; else that of the run
+    whose weights it begins with."""
+    import_packages(use)
+    named, recorded = config or resume, dict[str, Any]()
+    path = None if task is not None or named is None else path_of(named, "config" if config else "resume")
+    if path is not None and (path.is_file() or (path / "config.yaml").is_file()):
+        recorded = read_config(path)
+        check_use(recorded.get("use"), use)
+    return str(task or recorded.get("task") or task_before(init_from or recorded.get("init_from")) or TASK)
+
+
+def task_before(init_from: Any) -> str | None:
+    """The task of the run whose weights a model begins with; None where none is named, or it has none."""
+    return task_trained(path_of(init_from, "init_from")) if isinstance(init_from, (str, Path)) else None
 
 
 def stack_of(folder: Path, name: str) -> ModelText | None:

@@ -13,8 +13,8 @@ NOT_PAIRED = ("minutes", "patience")  # of training: runs that end by them see d
 
 def compare_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known."""
-    from ..api.configuration import task_named
     from ..api.reading import TASK, of_task
+    from ..api.starting import task_named
     from ..comparison.settings import ComparisonSettings
     from ..comparison.study import study_names
     from ..tasks.verb import built_in_tasks
@@ -25,7 +25,7 @@ def compare_options(parser: Parser) -> None:
     QUIET(parser)
     USE(parser)
     begun = parser.begin()
-    task = task_named(getattr(begun, "task", None), None, None, begun.use)
+    task = task_named(getattr(begun, "task", None), None, None, None, begun.use)
     what = "a formula, a model file, a name of the gallery, each also as NAME: FORMULA; the first one is the base"
     parser.add("variants", "VARIANT", what, nargs="*")
     what = f"a study in the place of variants and settings, of which options change some: {', '.join(study_names())}"

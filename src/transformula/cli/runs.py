@@ -13,12 +13,13 @@ from .output import check_output, line_of, write_output
 
 def train_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
-    from ..api.configuration import task_named
     from ..api.reading import TASK, of_task
+    from ..api.starting import task_named
     from ..tasks.verb import built_in_tasks
     from ..training.settings import TrainingSettings
 
-    what = f"what the model learns, one of the tasks listed below (default: {TASK}); --help beside it shows its options"
+    what = "what the model learns, one of the tasks listed below (default: that of the run of --init-from,"
+    what += f" else {TASK}); --help beside it shows its options"
     parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
     parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")
     parser.add("--resume", "RUN", "continue this run exactly where it stopped")
@@ -31,7 +32,7 @@ def train_options(parser: Parser) -> None:
     QUIET(parser)
     USE(parser)
     begun = parser.begin()
-    task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
+    task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.init_from, begun.use)
     parser.add("model", "MODEL", MODEL, nargs="?")
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
     parser.add_settings("training", TrainingSettings)

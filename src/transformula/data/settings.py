@@ -244,6 +244,18 @@ class StratifiedSettings(TestedSettings):
     former: ClassVar = {"stratify": False}
 
 
+class KeptLabels(Settings):
+    """What becomes of labels of a model that is trained further."""
+
+    labels: Literal["drop", "keep"] = Field(
+        "drop", description="labels of the model of --init-from that no training row has: drop or keep them; the others"
+        " are matched by name",
+    )  # fmt: skip
+    kept_labels: list[str] = Field(
+        [], description="a label that the model has though no training row may; --labels keep finds these"
+    )
+
+
 class RowSettings(TestedSettings):
     """Which rows there are, which of their columns are the source and the target, and how they become tokens."""
 

@@ -8,7 +8,7 @@ on both sides. It is taken whole or not at all, so that no layer stands between 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +40,9 @@ class PartialLoad:
 
 
 def load_parts(
-    model: nn.Module, stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str | None = None
-) -> PartialLoad:
+    model: nn.Module, stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str | None = None,
+    matched: Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None,
+) -> PartialLoad:  # fmt: skip
     """Load the parts of another model that agree with a model's own.
 
     stacks   the names of the model's stacks; that of the only one may be ""
@@ -49,6 +50,7 @@ def load_parts(
     into     the stack that takes that of a model of one stack. All tensors of the latter must have their place there;
              what the stack has beside them, such as cross-attention, keeps its random initialization. Of a model of one
              stack: the stack of the other model that it takes
+    matched  (own tensors, those read) -> the latter with their rows in the model's order
 
     Raises CheckpointError, with the nearest names, where nothing agrees or there is no such stack; then nothing is
     changed.
@@ -58,6 +60,8 @@ def load_parts(
     if into is not None:
         tensors = placed(own, stacks, tensors, path, into)
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
+    if matched is not None:
+        tensors = matched(own, tensors)
     ours, theirs = parts(name for name in own if name not in beside), parts(tensors)
     differences = {part: difference(own, tensors, names, theirs.get(part, [])) for part, names in ours.items()}
     random = {part: why for part, why in differences.items() if why is not None}

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from ..data.records import Record, columns_of, in_words, read_records
-from ..data.settings import LabeledSettings, StratifiedSettings
+from ..data.settings import KeptLabels, LabeledSettings, StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
@@ -28,7 +28,7 @@ PAIR = "\t"  # between the two texts of a line
 LOOKED_AT = 1000  # rows by which the column of the label is known where nothing names it
 
 
-class ClassificationSettings(StratifiedSettings, LabeledSettings):
+class ClassificationSettings(KeptLabels, StratifiedSettings, LabeledSettings):
     """Texts with their labels."""
 
     text: str | None = Field(None, description="the column of the text; by default 'text', or the one beside the label")
@@ -86,7 +86,7 @@ class LabeledTexts(LabelReader):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> Classifier:
-        labels, pair = classes_of(rows.training, settings.several), settings.text_2 is not None
+        labels, pair = classes_of(rows.training, settings.several, settings.kept_labels), settings.text_2 is not None
         sizes["classes"] = len(labels)
         return Classifier(tokenizer, list(inputs), sizes["context"], settings.lower, labels, settings.several, pair)
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..data.pictures import PictureFile, with_channels
 from ..data.records import Record, columns_of, in_words, read_records
-from ..data.settings import StratifiedSettings
+from ..data.settings import KeptLabels, StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
@@ -34,7 +34,7 @@ IMAGES = ("image", "picture", "file", "path", "source")  # what the names of col
 LABELS = ("label", "class", "category", "caption", "target")
 
 
-class ImageSettings(StratifiedSettings):
+class ImageSettings(KeptLabels, StratifiedSettings):
     """Pictures with their labels, and how those of training are varied."""
 
     image: str | None = Field(None, description="the column of the picture; by default the one whose name says so")
@@ -128,7 +128,7 @@ class LabeledPictures(LabelReader):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
-        labels = classes_of(rows.training, False)
+        labels = classes_of(rows.training, False, settings.kept_labels)
         shape = picture_shape(rows.training[0]["image"], sizes.get("channels"))
         assert shape is not None
         (channels, *size), patch = shape, sizes.get("patch", 1)

@@ -77,6 +77,14 @@ def about_spelling(counts: Mapping[str, int], what: str = "label") -> list[str]:
     return notes
 
 
+def untrained(labels: Iterable[str], counts: Mapping[str, int], what: str = "label") -> list[str]:
+    """A note on labels of a model that no training row has; none where there are none."""
+    kept = [label for label in labels if not counts[label]]
+    more = f" and {len(kept) - NAMED:,} more" if len(kept) > NAMED else ""
+    named = ", ".join(map(repr, kept[:NAMED]))
+    return [f"{what}s that are kept, and that no training row has: {named}{more}"] if kept else []
+
+
 def unseen(labels: Iterable[str], known: Sequence[str], rows: str, what: str = "label") -> list[str]:
     """A note on labels of `rows` that training has not, so that each counts as wrong; none where there are none."""
     those = set(known)

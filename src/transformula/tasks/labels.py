@@ -21,7 +21,7 @@ from ..data.splits import SplitRows
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .base import Batch
-from .label_spelling import about_spelling, unseen
+from .label_spelling import about_spelling, unseen, untrained
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
@@ -84,6 +84,7 @@ class LabelPredictor(RowPredictor):
 
     settings = BestSettings
     verb = "classify"
+    named = {"classes": "labels"}
 
     def alike(self) -> tuple[Any, ...]:
         return (*super().alike(), list(self.labels), self.several)
@@ -135,10 +136,10 @@ def labels_of(records: Sequence[Record], several: bool) -> list[tuple[str, ...]]
     return [(str(row["label"]),) for row in records]
 
 
-def classes_of(records: Sequence[Record], several: bool) -> list[str]:
-    """All labels of the training set, numbers by their size, others by the alphabet. Raises DataError for fewer than
-    two, or one of which rows have but one label where they might have several."""
-    classes = {label for labels in labels_of(records, several) for label in labels}
+def classes_of(records: Sequence[Record], several: bool, kept: Sequence[str] = ()) -> list[str]:
+    """All labels of the training set, and those that are `kept`, numbers by their size, others by the alphabet. Raises
+    DataError for fewer than two, or one of which rows have but one label where they might have several."""
+    classes = {*kept, *(label for labels in labels_of(records, several) for label in labels)}
     if len(classes) < 2 - several:
         only = f"is labeled {next(iter(classes))!r}" if classes else "has no label"
         raise DataError(f"every training row {only}: there is nothing to tell apart; is it the right column?")
@@ -188,7 +189,8 @@ class LabelReader(RowReader):
 
     def remarks(self, kind: LabelPredictor, rows: SplitRows) -> list[str]:
         counts = Counter(label for labels in labels_of(rows.training, kind.several) for label in labels)
-        return [*about_spelling(counts), *self.unseen(kind, rows.test, "the test rows")]
+        rest = [*untrained(kind.labels, counts), *self.unseen(kind, rows.test, "the test rows")]
+        return [*about_spelling(counts), *rest]
 
     def unseen(self, kind: LabelPredictor, records: Sequence[Record], named: str) -> list[str]:
         return unseen((label for labels in labels_of(records, kind.several) for label in labels), kind.labels, named)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -69,11 +69,14 @@ class Predictor(ABC):
     method     the method of `Model` that calls it
     continues  whether it goes on with a text, as `Model.generate` does
     tokenizer  of what it reads, or of what it writes where that is another; None where it has none
+    named      the fields that say what rows of a model's tables and outputs stand for, beside the tokenizer, by the
+               number of its text that says how many there are: {"classes": "labels"}
     """
 
     name: ClassVar[str]
     settings: ClassVar[type[Settings]] = Settings
     method: ClassVar[str] = "predict"
+    named: ClassVar[Mapping[str, str]] = {}
     tokenizer: Tokenizer | None
 
     @property
@@ -142,3 +145,20 @@ class Predictor(ABC):
         elif any(item.name == "tokenizer" for item in fields(cls)):  # type: ignore[arg-type]
             plain["tokenizer"] = None
         return cls(**plain)
+
+
+def row_names(kind: Predictor | None) -> dict[str, Sequence[Hashable]]:
+    """What rows of a model's tables and outputs stand for, by the number of its text that says how many there are:
+    tokens (`vocab`), labels (`classes`)."""
+    names: dict[str, Sequence[Hashable]] = {}
+    if kind is None:
+        return names
+    if kind.tokenizer is not None:
+        names["vocab"] = kind.tokenizer.names
+    for key, item in kind.named.items():
+        value = getattr(kind, item)
+        if isinstance(value, Tokenizer):
+            names |= {} if value is kind.tokenizer else {key: value.names}
+        elif value is not None:
+            names[key] = [None, *value] if key == "vocab" else value  # of words 0 is any other
+    return names

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.records import Record, columns_of, in_words, read_records
-from ..data.settings import LabeledSettings
+from ..data.settings import KeptLabels, LabeledSettings
 from ..data.splits import SplitRows
 from ..data.tokenizing import folder_named
 from ..data.unicode_words import WORD
@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
-from .label_spelling import about_spelling, is_label, unseen
+from .label_spelling import about_spelling, is_label, unseen, untrained
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
@@ -56,7 +56,7 @@ LONGEST = 40  # bytes of a token that are read as its characters
 AT_ONCE = 64  # sentences of like lengths whose best tags are searched together
 
 
-class TaggingSettings(LabeledSettings):
+class TaggingSettings(KeptLabels, LabeledSettings):
     """Sentences whose tokens have tags."""
 
     tokens_column: str | None = Field(
@@ -127,6 +127,7 @@ class Tagger(RowPredictor):
     bioes: bool = False
 
     verb = "tag"
+    named = {"classes": "tags", "vocab": "words"}
     columns = ("tokens",)
 
     def alike(self) -> tuple[Any, ...]:
@@ -304,7 +305,7 @@ class TaggedSentences(RowReader):
         settings: TaggingSettings,
         inputs: Sequence[str],
     ) -> Tagger:
-        tags = sorted({tag for row in rows.training for tag in tags_of(row)})
+        tags = sorted({*settings.kept_labels, *(tag for row in rows.training for tag in tags_of(row))})
         if len(tags) < 2:
             raise DataError(f"every training token has the tag {tags[0]!r}: there is nothing to tell apart")
         scheme = scheme_of([(row.place, tags_of(row)) for row in rows.training], tags, settings.scheme)
@@ -334,7 +335,8 @@ class TaggedSentences(RowReader):
 
     def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
         counts = Counter(tag for row in rows.training for tag in tags_of(row))
-        return [*about_spelling(counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
+        rest = [*untrained(kind.tags, counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
+        return [*about_spelling(counts, "tag"), *rest]
 
     def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
         return unseen((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")

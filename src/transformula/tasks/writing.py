@@ -160,6 +160,7 @@ class Writing(Predictor):
 
     settings = SearchSettings
     method = "write"
+    named = {"source_vocab": "source"}
 
     @classmethod
     def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:

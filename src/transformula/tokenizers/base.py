@@ -89,6 +89,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def vocab(self) -> int: ...
 
+    @property
+    def names(self) -> list[bytes | str]:
+        """What tells each id from the others, in tokenizers of any kind: its bytes; of special tokens a name."""
+        return [piece or END for piece in self.pieces]
+
     @abstractmethod
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         """The ids of one long text that comes in pieces, cut anywhere, in arrays (tokens,): joined, the ids of the

@@ -76,6 +76,11 @@ class Pretrained(Tokenizer):
     def vocab(self) -> int:
         return self._vocab
 
+    @property
+    def names(self) -> list[bytes | str]:
+        special = {number: self._added[number].content for number in self._special}
+        return [special.get(number, piece) for number, piece in enumerate(self.pieces)]
+
     def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return joined_ids(texts, self._ids, *self._cut)
 

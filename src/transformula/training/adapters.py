@@ -162,6 +162,16 @@ def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trainable:
     return Trainable(parameters, adapters, fixed, line)
 
 
+def check_fresh(model: nn.Module, settings: TrainingSettings, fresh: Sequence[str]) -> None:
+    """Raise ConfigError where tensors are frozen that have rows of new labels or tokens, which nothing would learn."""
+    everything, names = parameters_of(model), names_of(model)
+    frozen = matching("freeze", settings.freeze, everything, names)
+    for p in everything:
+        if p.name in frozen and not {*names[id(p.tensor)]}.isdisjoint(fresh):
+            what = f"{p.name} has rows of labels or tokens that the loaded model has not, which would stay at random"
+            raise ConfigError(f"freeze: {what}; leave it out of the list")
+
+
 def count_of(parameters: Iterable[Parameter]) -> int:
     """How many numbers they hold."""
     return sum(parameter.tensor.numel() for parameter in parameters)
