@@ -145,12 +145,16 @@ def predict(
     prefix: str | Sequence[str] | None = None, scores: bool = False, progress: Callable[[int, int], None] | None = None,
 ) -> Any:  # fmt: skip
     """What `Model.predict` does, with the modules that answer together."""
+    from ..tasks.cut_rows import notes_of
+
     one = predictor.is_one(source)
     if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
         raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
     sources = [source] if one else list(source)
     begun = {} if prefix is None else {"prefixes": prefixes_of(prefix, len(sources))}
     answers: Sequence[Any] = predictor.predict(modules, predictor.opened(sources), settings, progress=progress, **begun)
+    for note in () if scores else notes_of([best[0] for best in answers if best], "inputs"):
+        warnings.warn(note, stacklevel=3)
     if getattr(settings, "n_best", 1) == 1:
         answers = [best[0] if scores else best[0].value for best in answers]
     return answers[0] if one else answers

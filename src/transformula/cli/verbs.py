@@ -196,7 +196,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
 
     def rows(number: int, named: Mapping[str, Any], best: Sequence[Answer]) -> Iterator[str]:
         if given["format"] == "jsonl":
-            each = [asdict(answer) if given["scores"] else answer.brief for answer in best]
+            each = [plain(answer) if given["scores"] else answer.brief for answer in best]
             answers: dict[str, Any] = {verb.answers: each} if several else each[0]
             yield json.dumps({**named, **answers}, ensure_ascii=False)
             return
@@ -214,10 +214,10 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
                 named = {name: fields[name] for name in ("id", key) if name in fields}
                 number += 1
                 lines += [best[0].value] if as_array else rows(number, named, best)
-                for one in best:
+                for one in best[:1]:
                     notes.add(one)
                 if given["json"]:
-                    texts.append({**named, verb.answers: [asdict(answer) for answer in best]})
+                    texts.append({**named, verb.answers: list(map(plain, best))})
             if direct:
                 sys.stdout.writelines(f"{line}\n" for line in lines)
                 sys.stdout.flush()
@@ -229,6 +229,11 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     if given["json"]:
         given.show("", {"texts": texts, "settings": settings.plain(), "output": output})
     return 0
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """All that is known of an answer; of a note only where there is one."""
+    return {key: value for key, value in asdict(answer).items() if key != "note" or value}
 
 
 def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]:

@@ -318,7 +318,10 @@ class WholeRowSettings(TestedSettings):
         "drop", description="evaluation rows that are also in the training set: refuse them, drop them from training,"
         " or keep them",
     )  # fmt: skip
-    max_tokens: int = Field(512, ge=1, description="most tokens of a row; longer rows are cut")
+    max_tokens: int = Field(
+        512, ge=1, description="most tokens of a row, in training and when the model is used; longer rows are cut, and"
+        " that is said (learned positions reach no further than the longest training row, or --context)",
+    )  # fmt: skip
     lower: bool = Field(False, description="lowercase the texts")
 
 

@@ -180,6 +180,16 @@ def positions_learned(value: Value, sequences: Collection[str]) -> int | None:
     return int(options["rows"] - options.get("first", 0))
 
 
+def reads_any_length(architecture: Architecture, name: str) -> bool:
+    """Whether nothing that is learned, such as a table of positions or of distances, limits how long an input is."""
+    sequences = made_of(architecture, name)
+    for value in (value for section in architecture.sections() for value in section.calls()):
+        tables = any(getattr(option, "longest", 0) for option in value.called.options.values())
+        if tables or positions_learned(value, sequences) is not None:
+            return False
+    return True
+
+
 def sequence_read(value: Value, causal: bool) -> str:
     """The sequence whose real positions a call must know, or "": there is none, or its padding cannot be seen."""
     call = value.called

@@ -21,6 +21,7 @@ from ..data.splits import SplitRows
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .base import Batch
+from .cut_rows import is_cut, noted
 from .label_spelling import about_spelling, unseen, untrained
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
@@ -111,7 +112,7 @@ class LabelPredictor(RowPredictor):
         readers = [(m.kind, m.module) if isinstance(m, OtherReader) else (self, m) for m in models]
         several = [kind.outputs([module], kind.encode(inputs), progress) for kind, module in readers]
         outputs = [torch.stack(each).mean(0) for each in zip(*several, strict=True)]
-        return self.answers(inputs, outputs, settings)
+        return noted(self.answers(inputs, outputs, settings), is_cut(self.encode(inputs)), self.most)
 
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Label]]:
         if not outputs:

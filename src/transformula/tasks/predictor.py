@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -44,10 +44,14 @@ def predictor(name: str) -> Callable[[type[Predictor]], type[Predictor]]:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to an input, and its score: higher is better. What a subclass adds is shown to programs."""
+    """An answer to an input, and its score: higher is better. What a subclass adds is shown to programs.
+
+    note  what of the input the model could not read; "" where it read all
+    """
 
     text: str
     score: float = 0.0
+    note: str = field(default="", kw_only=True)
 
     @property
     def value(self) -> Any:

@@ -31,6 +31,7 @@ from ..generation.settings import AnswerSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
+from .cut_rows import CutRow, noted
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor
 from .rows import RowReader, RowTask, Side, evaluation_of
@@ -199,6 +200,7 @@ class Answering(RowPredictor):
                 "match": np.concatenate([matched, ours[part], np.zeros(after, np.int64)]),
             }
             read = {name: torch.from_numpy(row[name]) for name in INPUTS if name in (*self.inputs, "tokens")}
+            read = CutRow(read) if len(asked) < len(question.ids) else read
             windows.append(ContextWindow(read, head, context.starts[part], context.ends[part]))
         return windows
 
@@ -207,7 +209,7 @@ class Answering(RowPredictor):
 
     def answers(
         self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: AnswerSettings
-    ) -> list[list[AnswerSpan]]:
+    ) -> Sequence[Sequence[AnswerSpan]]:
         if settings.threshold is not None and not self.unanswerable:
             raise InputError("threshold: each training question had an answer, and so has each here; leave it out")
         threshold = self.threshold if settings.threshold is None else settings.threshold
@@ -218,7 +220,13 @@ class Answering(RowPredictor):
             weight = float(np.exp(-threshold))
             spans.sort(key=lambda span: -span.score * (1.0 if span.text else weight))
             best.append(spans[: settings.n_best])
-        return best
+        return noted(best, list(map(self.asks_too_much, inputs)), self.most)
+
+    def asks_too_much(self, given: Mapping[str, str]) -> bool:
+        """Whether a question is longer than the model reads beside a context."""
+        assert self.tokenizer is not None
+        usual = len(self.texts([given["question"]])[0]) <= self.most // 2 - self.tokenizer.marks.row(2).size
+        return not usual and isinstance(next(self.windows([given]))[0].row, CutRow)
 
     def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Answering:
         """With the threshold for "no answer" that gives the highest F1 on these records."""
@@ -282,6 +290,7 @@ class Questions(RowReader):
     """Records with the fields `question`, `context`, `answers` (texts) and `starts` (characters)."""
 
     compared = ("question", "context")
+    parted = True
 
     def split(self, settings: TestedSettings) -> SplitRows:
         def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:

@@ -33,12 +33,10 @@ class Reply(Answer):
 
     score  log P of a token of it, on average
     ended  it came to the end of its turn; else it was cut at the maximum number of tokens
-    note   what of the dialogue the model could not read
     left_out  how many of its messages, the oldest, it did not read
     """
 
     ended: bool = True
-    note: str = ""
     left_out: int = 0
 
 
@@ -175,7 +173,8 @@ class Replying(Predictor):
             for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
-                replies[row] = [Reply(one.text, score, one.ended, "; ".join(filter(None, said)), prompt.left_out)]
+                note = "; ".join(filter(None, said))
+                replies[row] = [Reply(one.text, score, one.ended, prompt.left_out, note=note)]
             if progress is not None:
                 progress(some[-1] + 1, len(inputs))
         return replies

@@ -18,6 +18,7 @@ from ..generation.decoding import device_of
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from .base import Batch, Progress
+from .cut_rows import CutRow, is_cut, noted
 from .predictor import Answer, Predictor
 
 EncodedRow = Mapping[str, Tensor]
@@ -147,7 +148,8 @@ class RowEncoder(Predictor):
                 room[room.index(max(room))] -= 1
             parts = [text[:size].numpy() for text, size in zip(texts, room, strict=True)]
             ids, types = map(torch.from_numpy, marks.around(parts))
-            row = {"tokens": ids if len(ids) else torch.zeros(1, dtype=torch.int64)}
+            row = (CutRow if room != list(map(len, texts)) else dict[str, Tensor])()
+            row["tokens"] = ids if len(ids) else torch.zeros(1, dtype=torch.int64)
             if "types" in self.inputs:
                 row["types"] = types
             encoded.append(row)
@@ -170,4 +172,6 @@ class RowPredictor(RowEncoder):
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
     ) -> Sequence[Sequence[Answer]]:
         """Several models answer by the mean of their logits."""
-        return self.answers(inputs, self.outputs(models, self.encode(inputs), progress), settings)
+        rows = self.encode(inputs)
+        answers = self.answers(inputs, self.outputs(models, rows, progress), settings)
+        return noted(answers, is_cut(rows), self.most) if len(rows) == len(answers) else answers

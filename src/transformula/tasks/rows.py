@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -30,10 +30,12 @@ from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, DataError, InputError, MissingExtra, setting
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
+from ..model.dataflow import reads_any_length
 from ..model.transformer import evaluating
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
+from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, parts_of
 from .scores.measured import Measured
@@ -48,6 +50,7 @@ Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
 """The best answers to records, and these -> what a report has beside the scores."""
 
 SHOWN = 5  # rows that are shown to be looked at
+ANY_LENGTH = "any_length"  # beside the numbers of a model's text: whether nothing learned limits how long a row is
 
 
 class RowEvaluation(FileSettings):
@@ -156,11 +159,13 @@ class RowReader(ABC):
     compared  the fields by which an evaluation row is also a training row; where they are equal, rows are not parted
     default   the built-in set that is read where no data is named; "" for none
     mixed     a batch has any rows, not those of like lengths: for a loss that compares the rows of a batch
+    parted    a row that is too long is read in parts, as long as rows of training; else its rest is not read
     """
 
     compared: tuple[str, ...] = ("text",)
     default: str = ""
     mixed: bool = False
+    parted: bool = False
 
     @abstractmethod
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> Sequence[Record]:
@@ -242,7 +247,7 @@ class RowData:
         self.reader, self.settings = reader, settings
         self.source = rows = reader.split(settings)
         tokenizer, self.about = reader.tokenizer(rows, settings, numbers)
-        self.numbers = {key: int(n) for key, n in numbers.items() if key not in ("vocab", "context")}
+        self.numbers = {key: int(n) for key, n in numbers.items() if key not in ("vocab", "context", ANY_LENGTH)}
         if self.about:
             least, most = tokenizer.vocab if tokenizer else 0, settings.max_tokens
             vocab, context = (int(numbers.get(key) or 0) for key in ("vocab", "context"))
@@ -251,10 +256,14 @@ class RowData:
         self.notes = [*rows.notes, *reader.remarks(self.kind, rows)]
         self.training = reader.side(self.kind, rows.training)
         lengths = self.training.lengths
-        if self.about and numbers.get("context") is None:
+        whole = numbers.get(ANY_LENGTH) and not reader.parted  # the context is then all that is read of a row
+        if self.about and numbers.get("context") is None and not whole:
             self.numbers["context"] = int(lengths.max())
             self.kind = replace(self.kind, most=int(lengths.max()))
         self.validation = reader.side(self.kind, rows.validation)
+        if self.about:
+            for name, side in (("training", self.training), ("validation", self.validation)):
+                self.notes += notes_on(side.rows, name, self.kind.most, settings.max_tokens)
         lengths = np.ones_like(lengths) if reader.mixed else lengths
         budget = max(round(batch * float(lengths.mean())), int(lengths.max()))
         self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
@@ -340,6 +349,11 @@ class RowTask(Task):
                 f"{cls.name} reads a row whole, and the last stack is causal: each position sees those before it alone;"
                 " add --family encoder"
             )
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        """And whether nothing that the model learns limits how long a row is."""
+        return {**super().numbers_of(architecture, stated), ANY_LENGTH: reads_any_length(architecture, "tokens")}
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
@@ -429,6 +443,7 @@ class RowTask(Task):
             name: [each.score for each in cls.measure(predictions, records)]
             for name, predictions in predicted_by(cls.trivial, learned, records, notes).items()
         }
+        notes += notes_of(answers, "rows")
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
         measured, parts = cls.measure(answers, records), [part(answers, records) for part in cls.parts]
         shown = list(map(cls.reader.shown, records))

@@ -25,6 +25,7 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
+from .cut_rows import CutRow, noted
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, collated
 from .rows import Side, evaluation_of
@@ -93,7 +94,7 @@ class TextEmbedder(VectorPredictor):
 
     def predict(
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
-    ) -> list[Sequence[Answer]]:
+    ) -> Sequence[Sequence[Answer]]:
         """The vector of a text, or what is nearest to it; the cosine of a pair."""
         pairs = [each for each in inputs if not isinstance(each, str)]
         if pairs and settings.among is not None:
@@ -102,7 +103,8 @@ class TextEmbedder(VectorPredictor):
         flat = [text for pair in pairs for text in pair]
         vectors = self.vectors(models, flat, progress) if flat else torch.empty(0, 1)
         values = iter(F.cosine_similarity(vectors[::2], vectors[1::2]).tolist())
-        return [next(texts) if isinstance(each, str) else similar(next(values)) for each in inputs]
+        answers = [next(texts) if isinstance(each, str) else similar(next(values)) for each in inputs]
+        return noted(answers, self.cut(inputs), self.most)
 
 
 def similar(cosine: float) -> list[Answer]:
@@ -164,10 +166,10 @@ class TextPairs(VectorReader):
 
     def side(self, kind: Any, records: Sequence[Record]) -> PairSide:
         one, other = (kind.encode([str(record[name]) for record in records]) for name in self.compared)
-        rows: list[EncodedRow] = [
-            {"tokens": text["tokens"], **({"others": second["tokens"]} if record["text_2"] else {})}
-            for text, second, record in zip(one, other, records, strict=True)
-        ]
+        rows: list[EncodedRow] = []
+        for text, second, record in zip(one, other, records, strict=True):
+            both = {"tokens": text["tokens"], **({"others": second["tokens"]} if record["text_2"] else {})}
+            rows.append(CutRow(both) if isinstance(text, CutRow) or isinstance(second, CutRow) else both)
         return PairSide(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
 
     def about(self, kind: TextEmbedder, records: Sequence[Record]) -> dict[str, str]:

@@ -261,6 +261,7 @@ class TaggedSentences(RowReader):
 
     compared = ("tokens",)
     default = "python-tokens"
+    parted = True
 
     def read(self, sources: Any, settings: TaggingSettings, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"tokens": "list", "tags": "list"}

@@ -26,6 +26,7 @@ from ..generation.decoding import device_of
 from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
+from .cut_rows import is_cut, noted, notes_of
 from .predictor import Answer
 from .row_predictor import RowEncoder
 from .rows import SHOWN, RowReader, RowTask, predicted_by, row_report, rows_to_score
@@ -132,13 +133,23 @@ class VectorPredictor(RowEncoder):
         if settings.among is None:
             if settings.n_best > 1:
                 raise InputError("n_best: is of those nearest to an input; say among which: --among FILE")
-            return [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in vectors.tolist()]
+            rows = vectors.tolist()
+            made = [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in rows]
+            return noted(made, self.cut(inputs), self.most)
         names, others = self.candidates(models, settings.among)
         best = cosines(vectors, others).topk(min(settings.n_best, len(names)))
-        return [
+        near = [
             [Answer(names[place], value) for place, value in zip(places, values, strict=True)]
             for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+        return noted(near, self.cut(inputs), self.most)
+
+    def cut(self, inputs: Sequence[Any]) -> list[bool]:
+        """Of each input, whether it is a text, or several, of which one is longer than the model reads."""
+        sides = [each if isinstance(each, (list, tuple)) else [each] for each in inputs]
+        texts = [[text for text in each if isinstance(text, str)] for each in sides]
+        cut = iter(is_cut(self.encode([text for each in texts for text in each])))
+        return [any([next(cut) for _ in each]) for each in texts]
 
     def candidates(self, models: Sequence[Any], among: str | list[str]) -> tuple[list[str], Tensor]:
         """Their names and vectors. Those of a file are kept until it changes: inputs may come one after another."""
@@ -268,4 +279,7 @@ class VectorTask(RowTask):
         }
         answers = told(similarity, records, cls.reader.other)
         shown = list(map(cls.reader.shown, records))
+        pairs = [[answer] for answer in answers]
+        cut = kind.cut(list(zip(*kind.sides(records), strict=True)))
+        notes += notes_of([best for best, *_ in noted(pairs, cut, kind.most)], "rows")
         return row_report(cls.measure(similarity, records), beside, answers, shown, "one model, by the cosine", notes)

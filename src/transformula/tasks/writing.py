@@ -31,6 +31,7 @@ from ..structured import load_json
 from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import Tokenizer, load
 from .base import tasks
+from .cut_rows import noted
 from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
 
 PAIRS = "pairs.json"
@@ -233,6 +234,9 @@ class Writing(Predictor):
                     text = self.target.decode(token for token in h.tokens if token < self.target.vocab)
                     text = self.spelling.written(text, prefix)
                     written[row].append(Written(text, h.score, h.log_probability, len(h.tokens)))
+            cut = self.cut([inputs[row] for row in rows])
+            for row, answers in zip(rows, noted([written[row] for row in rows], cut, self.most or 0), strict=True):
+                written[row] = list(answers)
             if progress is not None:
                 progress(rows[-1] + 1, len(inputs))
         return written
@@ -251,9 +255,20 @@ class Writing(Predictor):
         assert self.source is not None
         end_of(self.source)
         before, after = (np.array(marks, dtype=np.int64) for marks in self.source.marks.source)
-        rows = self.source.encode_many([self.spelling.source(str(text)) for text in sources])
         room = None if self.most is None else self.most - len(before) - len(after)
-        return [np.concatenate([before, ids[:room], after]) for ids in rows]
+        return [np.concatenate([before, ids[:room], after]) for ids in self.whole(sources)]
+
+    def whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
+        """Token ids of texts, however long they are."""
+        assert self.source is not None
+        return self.source.encode_many([self.spelling.source(str(text)) for text in sources])
+
+    def cut(self, sources: Sequence[Value]) -> list[bool]:
+        """Of each source, whether it is a text that is longer than the model reads."""
+        if self.most is None or self.source is None:
+            return [False] * len(sources)
+        room = self.most - sum(map(len, self.source.marks.source))
+        return [len(ids) > room for ids in self.whole(sources)]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
         """Pictures as the model reads them; see `picture_numbers`."""

@@ -11,6 +11,7 @@ folder = Path(__file__).parent
 pipeline, about = (json.loads((folder / name).read_text("utf-8")) for name in ("pipeline.json", "programs.json"))
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 tokenizer.encode_special_tokens = True  # a text may hold the name of a special token
+cut = []  # of each text, or of several in a row, whether its end was not read
 
 
 def opened(path):
@@ -48,8 +49,10 @@ def encoded(texts, tokenizer=tokenizer):
     """Texts as one row of ids, with the marks around them. Where they are too long together, the longest is cut."""
     parts = [tokenizer.encode(t.lower() if pipeline["lower"] else t, add_special_tokens=False).ids for t in texts]
     marks, row = pipeline["marks"], []  # ids with their types, before each text and after the last
+    whole = sum(map(len, parts))
     while sum(map(len, parts + marks)) > (pipeline["most"] or numpy.inf) and max(map(len, parts)) > 1:
         max(parts, key=len).pop()
+    cut.append(sum(map(len, parts)) < whole)
     for mark, ids, kind in zip(marks[:-1], parts, pipeline["types"], strict=True):
         row += mark + [[number, kind] for number in ids]
     ids, types = zip(*(row + marks[-1] or [[0, 0]]), strict=True)
@@ -78,7 +81,10 @@ def decoded(ids):
 
 
 def answer_all(answer):
-    """Print the answer to each argument, or to each line of standard input."""
+    """Print the answer to each argument, or to each line of standard input; at the end, how many texts were cut."""
     sys.stdin.reconfigure(encoding="utf-8")
     for line in sys.argv[1:] or sys.stdin:
         print(answer(line.removesuffix("\n")), flush=True)
+    if any(cut):
+        what = f"{sum(cut)} of {len(cut)} texts are longer than the {pipeline['most']} tokens that the model reads"
+        print(f"note: {what}; the rest was not read", file=sys.stderr)
