@@ -56,6 +56,11 @@ class Settings(BaseModel):
                     mistakes.append(f"{key}: {what[:1].lower()}{what[1:]} (got {shortened(repr(detail['input']))})")
             raise ConfigError(mistakes, source=source, near=near) from None
 
+    @classmethod
+    def of_run(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run recorded, with what fields were that it does not know."""
+        return {**cls.former, **recorded}
+
     def need(self) -> None:
         """Raise MissingExtra for an optional package that is not here and that these settings ask for."""
 

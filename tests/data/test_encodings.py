@@ -81,4 +81,4 @@ def test_settings_name_both(tmp_path):
     assert read_corpus(tmp_path / "rows.dat", settings.column, **settings.reading).documents == ["Äpfel", "café"]
     assert [r["name"] for r in read_records(Path(tmp_path / "rows.dat"), **settings.reading)] == ["1", "2"]
     with pytest.raises(ConfigError, match="file_format: no such format; expected one of: bio, conll, "):
-        SourceSettings.read({"file_format": "xlsx"})
+        SourceSettings.read({"file_format": "ods"})

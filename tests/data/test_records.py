@@ -366,7 +366,7 @@ class TestOptions:
     def test_unknown_formats(self, tmp_path):
         with pytest.raises(
             DataError,
-            match="did you mean tsv. .*file_format=tsv, .*: bio, conll, .*csv, .*json, jsonl, .*tsv; .*train.{de,en}",
+            match="did you mean tsv. .*file_format=tsv, .*: bio, conll, .*csv, .*json, .*tsv, xlsx; .*train.{de,en}",
         ):
             read_records(write(tmp_path / "a.tsvv", "x"))
         assert rows(write(tmp_path / "a.txt", "x\ty\n1\t2\n"), file_format="tsv") == [{"x": "1", "y": "2"}]

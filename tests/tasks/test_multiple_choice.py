@@ -148,7 +148,8 @@ def test_a_model_of_any_text(model, tmp_path, capsys):
     )
     by_hand = 2.718281828 ** nats(model, "I", " a")
     assert words.data["scores"]["perplexity"]["score"] == pytest.approx(by_hand, rel=1e-3)
-    assert main(["evaluate", folder, "--task", "multiple-choice", "--data", data, "--delimiter", "\nAnswer: "]) == 0
+    typed = ["evaluate", folder, "--task", "multiple-choice", "--data", data, "--target-delimiter", "\nAnswer: "]
+    assert main(typed) == 0
     assert "normalized accuracy" in capsys.readouterr().out
     with pytest.raises(InputError, match="say which: --data|data"):
         evaluate(folder, task="multiple-choice")
@@ -181,3 +182,10 @@ def test_bpe_keeps_the_blank_with_the_word():
     bpe = tokenizers.get("bpe").train(["a cat sat on a mat. " * 50], 300)
     (text,), _ = Choosing(64, bpe).texts([("a cat", "sat")], " ")
     assert bpe.decode(text.ids[1:][text.learned].tolist()) == " sat"
+
+
+def test_a_run_of_before_columns_had_a_delimiter_keeps_what_it_meant():
+    settings = tasks.get("multiple-choice").settings
+    assert settings.of_run({"delimiter": "\nAnswer: "}) == {"target_delimiter": "\nAnswer: "}
+    both = {"delimiter": "tab", "target_delimiter": " "}
+    assert settings.of_run(both) == both

@@ -235,8 +235,8 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     begun = [recorded.pop(key, None) for key in ("init_from", "init_stack")]
     if not isinstance(stated, str):
         raise CheckpointError(f"{folder.path}: the run's configuration does not hold its model's text; begin a new run")
-    former = of_task(task, "settings").former
-    settings, source = {**former, **recorded, "out": str(folder.path), **changes}, str(folder.path)
+    recorded = of_task(task, "settings").of_run(recorded)
+    settings, source = {**recorded, "out": str(folder.path), **changes}, str(folder.path)
     text, data, training = resolve(read_stated(stated, source), settings, source, task, changes)
     start = start_again(folder, task, text, *begun)
     lost = [name for key in SOURCES if key in type(data).model_fields for name in gone(getattr(data, key))]

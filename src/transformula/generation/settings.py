@@ -70,7 +70,7 @@ class ChoiceSettings(Settings):
     choices: list[str] = Field(
         [], description="the texts to choose from, two at least", json_schema_extra={"several_at_once": True}
     )
-    delimiter: str = Field(" ", description="what stands between the context and a choice")
+    target_delimiter: str = Field(" ", description="what stands between the context and a choice")
     normalize: bool = Field(False, description="divide log probabilities by the number of characters of each choice")
 
     @field_validator("choices")

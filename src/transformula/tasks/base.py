@@ -230,8 +230,8 @@ class Trained:
 
     def settings_of(self, kind: type[Settings]) -> dict[str, Any]:
         """What its run recorded of settings of a kind, and what those were that it does not know."""
-        recorded = {key: value for key, value in self.recorded.items() if key in kind.model_fields}
-        return {**kind.former, **recorded} if self.recorded else {}
+        recorded = kind.of_run(self.recorded) if self.recorded else {}
+        return {key: value for key, value in recorded.items() if key in kind.model_fields}
 
     def unknown(self, key: str) -> InputError:
         """The error for a model of which no data is known."""

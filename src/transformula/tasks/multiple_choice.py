@@ -60,8 +60,18 @@ class ChoiceRowSettings(SourceSettings):
         None, description="rows (jsonl, json, ...) with a context, choices and the right one (query, choices, gold), or"
         " with a context and its continuation; or a list of these",
     )  # fmt: skip
-    delimiter: str = Field(" ", description='what stands between a context and a choice, such as "\\nAnswer: "')
+    target_delimiter: str = Field(
+        " ", description='what stands between a context and a choice, such as "\\nAnswer: "'
+    )  # fmt: skip
     batch_tokens: int = Field(4096, ge=1, description="tokens in a batch, padding included")
+
+    @classmethod
+    def of_run(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """As all settings; a run of before columns had a `delimiter` meant this one by it."""
+        settings = super().of_run(recorded)
+        if "delimiter" in settings and "target_delimiter" not in settings:
+            settings["target_delimiter"] = settings.pop("delimiter")
+        return settings
 
 
 class Question(NamedTuple):
@@ -168,7 +178,7 @@ class Choosing(Predictor):
         progress: Progress | None = None,
     ) -> list[list[Answer]]:
         pairs = [(context, choice) for context in inputs for choice in settings.choices]
-        texts, _ = self.texts(pairs, settings.delimiter)
+        texts, _ = self.texts(pairs, settings.target_delimiter)
         nats = np.array([score.nats for score in text_scores(models[0], texts, progress)])
         nats = nats.reshape(len(inputs), len(settings.choices))
         if settings.normalize:
@@ -216,7 +226,11 @@ Ask a language model which of some texts most probably follows a context: any de
             training = without_overlap(training, [overlap], settings.overlap)[0]
         learned, self.questions = read_questions(training), read_questions(validation)
         words, others = (
-            [context_with(context, settings.delimiter) + text for question in side for context, text in question.pairs]
+            [
+                context_with(context, settings.target_delimiter) + text
+                for question in side
+                for context, text in question.pairs
+            ]
             for side in (learned or self.questions, self.questions)
         )
         tokenizers, _ = choose_tokenizers(settings.tokenizer, False, {"target": words}, {"target": others}, numbers)
@@ -224,7 +238,7 @@ Ask a language model which of some texts most probably follows a context: any de
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0))}
         self.numbers["context"] = int(numbers.get("context") or LONGEST)
         self.choosing = Choosing(self.numbers["context"], tokenizer)
-        self.texts = self.choosing.texts([one.pairs[one.right] for one in learned], settings.delimiter)[0]
+        self.texts = self.choosing.texts([one.pairs[one.right] for one in learned], settings.target_delimiter)[0]
         self.deal(settings.batch_tokens, **given)
 
     @classmethod
@@ -234,7 +248,7 @@ Ask a language model which of some texts most probably follows a context: any de
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """loss: nats per token of the right texts; accuracy, from 0 to 100: see `measured`."""
-        scores, _ = scored_questions(model, self.questions, self.choosing, self.chosen.delimiter, progress)
+        scores, _ = scored_questions(model, self.questions, self.choosing, self.chosen.target_delimiter, progress)
         right = [each[one.right] for one, each in zip(self.questions, scores, strict=True)]
         loss = sum(score.nats for score in right) / sum(score.tokens for score in right)
         return Scores(loss=loss).measure(measured(self.questions, scores)[:1])
@@ -245,7 +259,7 @@ Ask a language model which of some texts most probably follows a context: any de
 
     def cost_of(self, rows: int) -> float:
         share = rows / len(self.questions)
-        texts = [self.choosing.texts(one.pairs, self.chosen.delimiter)[0] for one in self.questions]
+        texts = [self.choosing.texts(one.pairs, self.chosen.target_delimiter)[0] for one in self.questions]
         return FORWARD * share * sum(text.positions for each in texts for text in each)
 
     def keep_rows(self, rows: np.ndarray) -> None:
@@ -261,14 +275,15 @@ Ask a language model which of some texts most probably follows a context: any de
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few questions: the context, what the model chooses, and what is right."""
         questions = [self.questions[row] for row in np.random.default_rng(seed).permutation(len(self.questions))[:3]]
-        scores, _ = scored_questions(model, questions, self.choosing, self.chosen.delimiter)
+        scores, _ = scored_questions(model, questions, self.choosing, self.chosen.target_delimiter)
         return "\n".join(map(str, examples_of(questions, scores, range(len(questions)))))
 
     def predictor(self) -> Choosing:
         return self.choosing
 
     def describe(self) -> dict[str, Any]:
-        texts = [text for one in self.questions for text in self.choosing.texts(one.pairs, self.chosen.delimiter)[0]]
+        between = self.chosen.target_delimiter
+        texts = [text for one in self.questions for text in self.choosing.texts(one.pairs, between)[0]]
         identity = identity_of([*self.texts, *texts])
         return {"identity": identity, "training_rows": len(self.texts), "validation_rows": len(self.questions)}
 
@@ -286,8 +301,8 @@ Ask a language model which of some texts most probably follows a context: any de
         choosing = Choosing(int(trained.numbers.get("context", LONGEST)), load(trained.folder))
         parts = {name: read_questions(read_rows(source, settings)) for name, source in by_file(sources).items()}
         questions = [one for part in parts.values() for one in part]
-        scores, cut = scored_questions(trained.alone, questions, choosing, settings.delimiter, progress)
-        alone = scores_alone(trained.alone, questions, choosing, settings.delimiter)
+        scores, cut = scored_questions(trained.alone, questions, choosing, settings.target_delimiter, progress)
+        alone = scores_alone(trained.alone, questions, choosing, settings.target_delimiter)
         rows, first, main = [], 0, []
         for name, part in parts.items():
             own = slice(first, first := first + len(part))
