@@ -231,6 +231,44 @@ class TestFaults:
             all_rows(EDU)
         assert f"Tried 2 times, with 0 s of waiting, and the hub ({gone.url}) did not answer" in str(error.value)
 
+    def test_without_a_network_it_ends_soon(
+        self, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Of seven tries each made six requests, with 224 s of waiting."""
+        with HubServer({}) as gone:
+            pass
+        point_to(gone, monkeypatch, tmp_path)
+        monkeypatch.delenv("TRANSFORMULA_HUB_WAIT")
+        ours, theirs = Clock(), Clock()
+        monkeypatch.setattr("transformula.data.hub.time", ours)
+        monkeypatch.setattr("huggingface_hub.utils._http.time", theirs)
+        with pytest.warns(UserWarning, match="looking for it: "), pytest.raises(RunError) as error:
+            all_rows(EDU)
+        assert (ours.slept, theirs.slept) == ([3, 6], [])
+        assert "Tried 3 times, with 9 s of waiting" in str(error.value)
+        remedy = f"HF_HUB_OFFLINE=1 reads the copy that datasets.load_dataset keeps: there is none of it in {tmp_path}"
+        assert remedy in str(error.value)
+
+    def test_a_network_that_is_silent_is_not_waited_for_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = Clock()
+        monkeypatch.setattr("transformula.data.hub.time", clock)
+
+        def silent() -> None:
+            clock.now += 20
+            raise TimeoutError("silent")
+
+        with pytest.raises(RunError, match="Tried once, with 0 s"):
+            Patience("hf:o/n", retries=2, wait=3, seconds=30).until_done(silent, "looking for it")
+        assert clock.now == 20
+
+    def test_what_the_library_tries_while_it_reads_stays(self, hub: HubServer) -> None:
+        """A break of half a minute ends no run that had begun."""
+        from huggingface_hub.utils import http_backoff
+
+        before = dict(http_backoff.__kwdefaults__)
+        assert HubSet(EDU).columns and http_backoff.__kwdefaults__ == before and before["max_retries"] == 5
+        assert Patience("hf:o/n").retries == 6
+
     @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
     def test_settings_of_the_environment(self, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
         monkeypatch.setenv("TRANSFORMULA_HUB_WAIT", value)
@@ -247,6 +285,66 @@ class TestFaults:
         with pytest.raises(DataError, match="sample/10BT/002_00000.parquet, row 1: is not a whole file"):
             list(known.rows(2))
         assert hub.faulted == ["short sample/10BT/002_00000.parquet"]
+
+
+class Clock:
+    """A clock that goes by what is slept; see `time`."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 0.0, []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+class TestCopy:
+    """Of a data set that `datasets.load_dataset` keeps: without a network it is read. It was said to have no split."""
+
+    @pytest.fixture
+    def commit(self, hub: HubServer) -> str:
+        import datasets
+
+        assert datasets.load_dataset("HuggingFaceFW/fineweb-edu", "sample-10BT", split="train").num_rows == 120
+        return hub.repositories["HuggingFaceFW/fineweb-edu"].sha
+
+    @pytest.fixture(params=["offline", "unreachable"])
+    def away(self, request: pytest.FixtureRequest, commit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+        import datasets
+        from huggingface_hub import constants
+
+        if request.param == "offline":
+            monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+            monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+        else:
+            with HubServer({}) as gone:
+                pass
+            point_to(gone, monkeypatch, tmp_path / "hub")
+        return commit
+
+    @pytest.mark.filterwarnings("ignore:Couldn't cache:UserWarning")
+    def test_it_is_read_without_a_network(self, away: str) -> None:
+        known = HubSet(EDU)
+        with pytest.warns(UserWarning, match=f"reads the copy on this machine, of commit {away}"):
+            assert known.commit == away
+        assert known.files == ["train"] and known.columns == list(COLUMNS)
+        assert [list(known.rows(0, start)) for start in (0, 110, 120)] == [PAGES, PAGES[110:], []]
+
+    def test_another_revision_is_not_taken_for_it(self, away: str) -> None:
+        with pytest.raises(DataError, match=f"is of commit {away}, and v2 is asked for: leave the revision out"):
+            all_rows("hf:HuggingFaceFW/fineweb-edu@v2:sample-10BT")
+        with pytest.warns(UserWarning, match="the copy on this machine"):
+            assert HubSet(f"hf:HuggingFaceFW/fineweb-edu@{away[:9]}:sample-10BT").commit == away
+
+    @pytest.mark.filterwarnings("ignore:hf:UserWarning")
+    def test_a_split_that_it_lacks_is_named(self, away: str) -> None:
+        with pytest.raises(DataError, match="has no split 'test'; it has: train"):
+            all_rows(f"{EDU}:test")
 
 
 class TestRefused:

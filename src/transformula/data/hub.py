@@ -6,18 +6,23 @@
     hf:OWNER/NAME@REVISION:CONFIG       as it was at a commit, a branch or a tag
 
 NAME may be a folder on this machine. Rows are streamed: no file is kept. A connection that breaks is tried again, with
-waits of 1, 2, 4, ... seconds, and reading goes on at the row that was next: no row is lost or given twice.
-`TRANSFORMULA_HUB_RETRIES` says how often in a row (6), `TRANSFORMULA_HUB_WAIT` how many seconds the first wait takes
-(1).
+waits of 1, 2, 4, ... seconds, and reading goes on at the row that was next: no row is lost or given twice. A hub that
+cannot be reached at all is tried three times, within about half a minute. `TRANSFORMULA_HUB_RETRIES` says how often in
+a row is tried again (6; 2 to reach the hub), `TRANSFORMULA_HUB_WAIT` how many seconds the first wait takes (1; 3).
+
+Where the hub is not reached, or `HF_HUB_OFFLINE=1` forbids to ask it, the copy is read that `datasets.load_dataset` has
+kept on this machine, if there is one.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -36,6 +41,8 @@ NAME = re.compile(
 )
 AGAIN = (408, 429, 500, 502, 503, 504)  # statuses of a server that may soon do better
 LONGEST = 60.0  # seconds that a wait takes at most
+RETRIES, WAIT = 6, 1.0  # while data are read
+REACH_RETRIES, REACH_WAIT, REACH_SECONDS = 2, 3.0, 30.0  # before the hub has answered once
 
 
 @dataclass(frozen=True)
@@ -80,20 +87,45 @@ def library() -> ModuleType:
     return datasets
 
 
+@contextmanager
+def single_requests() -> Iterator[None]:
+    """Within it the hub's own library makes each request once. Its five retries take 23 s, and below ours they would
+    hide for minutes that there is no network."""
+    backoff = need("huggingface_hub.utils", NEEDS).http_backoff
+    files: Any = need("huggingface_hub.file_download", NEEDS)
+    stated, silent = backoff.__kwdefaults__, getattr(files, "_ETAG_RETRY_TIMEOUT", None)
+    try:
+        backoff.__kwdefaults__ = {**(stated or {}), **({"max_retries": 0} if "max_retries" in (stated or {}) else {})}
+        if silent is not None:
+            files._ETAG_RETRY_TIMEOUT = min(silent, 10)
+        yield
+    finally:
+        backoff.__kwdefaults__ = stated
+        if silent is not None:
+            files._ETAG_RETRY_TIMEOUT = silent
+
+
 class Patience:
     """Tries again after a connection broke: at most `retries` times in a row, with waits that double.
 
-    what  the data set, for messages
+    what     the data set, for messages
+    retries  unless the environment says how many; wait: the seconds of the first wait
+    seconds  no try begins that would end later than this, were it as long as the one before; counted from the first
+    remedy   what else may help, once it is over
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.retries, self.first_wait = int(of_environment("RETRIES", 6)), of_environment("WAIT", 1.0)
+    def __init__(
+        self, what: str, retries: int = RETRIES, wait: float = WAIT, seconds: float = math.inf, remedy: str = ""
+    ) -> None:
+        self.what, self.seconds, self.remedy = what, seconds, remedy
+        self.retries, self.first_wait = int(of_environment("RETRIES", retries)), of_environment("WAIT", wait)
         self.met, self.waited = 0, 0.0
+        self.began = self.tried = time.monotonic()
 
     def over(self) -> None:
         """Something came: count anew."""
         self.met, self.waited = 0, 0.0
+        self.began = self.tried = time.monotonic()
 
     def wait(self, error: Exception, where: str) -> None:
         """Wait before the next try. Raises RunError when there have been enough, InputError at once for an error that
@@ -101,20 +133,24 @@ class Patience:
         if not passes(error):
             raise explained(error, self.what, where) from None
         said = f"{self.what}: {where}: {brief(error)}"
-        if self.met >= self.retries:
+        pause, now = min(LONGEST, self.first_wait * 2**self.met), time.monotonic()
+        if self.met >= self.retries or (now - self.began) + pause + (now - self.tried) > self.seconds:
+            times = f"{self.met + 1} times" if self.met else "once"
             raise RunError(
-                f"{said}. Tried {self.met + 1} times, with {self.waited:g} s of waiting, and the hub"
+                f"{said}. Tried {times}, with {self.waited:g} s of waiting, and the hub"
                 f" ({endpoint()}) did not answer as it should: see that the network and the hub work, then run this"
                 " again, or a run that had begun with --resume; TRANSFORMULA_HUB_RETRIES sets how often is tried"
+                f"{self.remedy}"
             ) from None
-        pause = min(LONGEST, self.first_wait * 2**self.met)
         self.met += 1
         self.waited += pause
         warnings.warn(f"{said}; trying again in {pause:g} s ({self.met} of {self.retries})", stacklevel=2)
         time.sleep(pause)
+        self.tried = time.monotonic()
 
     def until_done(self, do: Callable[[], T], where: str) -> T:
         """What `do` gives, at the first try that works."""
+        self.over()
         while True:
             try:
                 done = do()
@@ -142,6 +178,11 @@ def of_environment(name: str, default: float) -> float:
 def endpoint() -> str:
     """The address of the hub."""
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+
+
+def kept_in() -> str:
+    """The folder of the copies that `datasets.load_dataset` keeps."""
+    return str(getattr(library().config, "HF_DATASETS_CACHE", "its cache"))
 
 
 def brief(error: BaseException) -> str:
@@ -184,6 +225,7 @@ def explained(error: Exception, what: str, where: str) -> InputError:
     text = brief(error)
     if offline(error):
         remedy = "HF_HUB_OFFLINE forbids to ask the hub: unset it, or name files on this machine"
+        remedy += f" (datasets.load_dataset has kept no copy of it in {kept_in()})"
     elif "is a gated dataset" in text or "GatedRepoError" in kinds:
         remedy = f"is gated: accept its terms on its page at {endpoint()}, then set HF_TOKEN to a token of yours"
     elif "Revision '" in text or "RevisionNotFoundError" in kinds:
@@ -200,6 +242,22 @@ def explained(error: Exception, what: str, where: str) -> InputError:
     return DataError(remedy, path=what)
 
 
+def is_copy(builder: Any) -> bool:
+    """Whether the library found a data set on this machine alone, as `load_dataset` keeps it: it names no files."""
+    return not builder.config.data_files and bool(builder.info.splits)
+
+
+def check_revision(name: HubName, commit: str) -> None:
+    """Say that a copy on this machine is read. Raises DataError where it is known to be of another revision than the
+    one that is asked for: the library does not look."""
+    asked = name.revision
+    if asked is not None and not commit.startswith(asked):
+        what = f"the hub was not reached; the copy on this machine is of commit {commit}, and {asked} is asked for"
+        raise DataError(f"{what}: leave the revision out to read the copy", path=name.text)
+    what = f"the hub was not reached: this reads the copy on this machine, of commit {commit}"
+    warnings.warn(f"{name.text}: {what}", stacklevel=2)
+
+
 class HubSet:
     """A data set of the hub: the names of its files, and the rows of each.
 
@@ -209,8 +267,12 @@ class HubSet:
 
     def __init__(self, name: str) -> None:
         self.name = HubName.parse(name)
-        self._patience = Patience(name)
         self._library = library()
+        remedy = (
+            ". Without a network HF_HUB_OFFLINE=1 reads the copy that datasets.load_dataset keeps: there is none of it"
+            f" in {kept_in()}, so make one where there is a network, and bring it here (HF_HOME names another folder)"
+        )
+        self._reaching = Patience(name, REACH_RETRIES, REACH_WAIT, REACH_SECONDS, remedy)
 
     @cached_property
     def _builder(self) -> Any:
@@ -218,13 +280,16 @@ class HubSet:
 
         def build() -> Any:
             try:
-                return self._library.load_dataset_builder(name.repository, name.config, revision=name.revision)
+                with single_requests():
+                    return self._library.load_dataset_builder(name.repository, name.config, revision=name.revision)
             except ValueError:
                 self._check_config()
                 raise
 
-        builder = self._patience.until_done(build, "looking for it")
-        known = list(map(str, builder.config.data_files or {}))
+        builder = self._reaching.until_done(build, "looking for it")
+        if is_copy(builder):
+            check_revision(name, str(builder.hash))
+        known = list(map(str, builder.info.splits if is_copy(builder) else builder.config.data_files or {}))
         if name.split not in known:
             near = did_you_mean(nearest(name.split, known))
             raise DataError(f"has no split {name.split!r};{near} it has: {listing(known)}", path=name.text)
@@ -255,8 +320,15 @@ class HubSet:
         return str(self._builder.hash)
 
     @cached_property
+    def _copy(self) -> Any:
+        """The rows that are kept on this machine, where the hub was not reached or may not be asked; None: it was."""
+        return self._builder.as_dataset(split=self.name.split) if is_copy(self._builder) else None
+
+    @cached_property
     def _stream(self) -> Any:
-        return self._patience.until_done(
+        if self._copy is not None:
+            return self._copy
+        return Patience(self.name.text).until_done(
             lambda: self._builder.as_streaming_dataset(split=self.name.split), "reading the head of its first file"
         )
 
@@ -266,7 +338,9 @@ class HubSet:
 
     @property
     def files(self) -> list[str]:
-        """The files, in order, each by its path in the repository."""
+        """The files, in order, each by its path in the repository; of a copy on this machine the split's name."""
+        if self._copy is not None:
+            return [self.name.split]
         return [re.sub(r"^hf://datasets/[^@]*@[^/]*/", "", path) for path in self._paths]
 
     @property
@@ -277,6 +351,9 @@ class HubSet:
 
     def rows(self, file: int, start: int = 0) -> Iterator[Mapping[str, Any]]:
         """The rows of a file from number `start` on, counted from 0; after a break from the row that was next."""
+        if self._copy is not None:
+            yield from self._copy.select(range(start, len(self._copy))) if start < len(self._copy) else ()
+            return
         if self._stream.num_shards != len(self._paths):
             raise DataError(
                 f"its {len(self._paths):,} files are read as {self._stream.num_shards:,} parts; a data set of parquet,"
