@@ -87,7 +87,8 @@ def test_rows_in_and_out(typed: Typed, work: Path, expected: list[str]) -> None:
         json.loads(line)
         for line in typed("translate", "run", "--input", "rows.jsonl", "--format", "jsonl").split("\n")[:-1]
     ]
-    assert found == [{"source": line, "text": text} for line, text in zip(LINES, expected, strict=True)]
+    both = list(zip(LINES, expected, strict=True))
+    assert found == [{"id": n, "source": line, "text": text} for n, (line, text) in enumerate(both)]
     (work / "rows.tsv").write_text("id\tde\n" + "".join(f"{n}\t{line}\n" for n, line in enumerate(LINES)))
     plain = typed("translate", "run", "--input", "rows.tsv", "--column", "de")
     assert plain == "".join(f"{line}\n" for line in expected)

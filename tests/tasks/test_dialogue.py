@@ -345,8 +345,9 @@ def test_train_and_chat(tmp_path, rows, capsys):
     assert json.loads(capsys.readouterr().out)["texts"][0]["replies"][0]["ended"] in (True, False)
     assert main(["chat", out, "--input", rows, "--max-tokens", "2", "--format", "jsonl"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["source"] for line in shown] == read_histories(Path(rows))
-    assert all(messages[-1]["role"] == "user" for messages in read_histories(Path(rows)))
+    histories = [record["source"] for record in read_histories(Path(rows))]
+    assert [json.loads(line)["source"] for line in shown] == histories
+    assert all(messages[-1]["role"] == "user" for messages in histories)
     assert main(["evaluate", out]) == 0
     assert "without_dialogue" in capsys.readouterr().out
 

@@ -164,9 +164,9 @@ def test_a_text_is_cut_at_blanks_and_marks() -> None:
 
 
 def test_a_file_of_rows_holds_tokens_or_texts(names: Path, tmp_path: Path) -> None:
-    assert sentences_in(names, None)[1] == ["Rome", "is", "big", ".", "0"]
+    assert sentences_in(names, None)[1]["source"] == ["Rome", "is", "big", ".", "0"]
     texts = written(tmp_path / "texts.jsonl", {"text": "Ann is in Rome."}, {"text": "Bob"})
-    assert sentences_in(texts, None) == ["Ann is in Rome.", "Bob"]
+    assert [row["source"] for row in sentences_in(texts, None)] == ["Ann is in Rome.", "Bob"]
     with pytest.raises(InputError, match="say which holds the tokens"):
         sentences_in(written(tmp_path / "other.jsonl", {"a": "x", "b": "y"}), None)
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, InputError
+from ..errors import CheckpointError, DataError, InputError
 from .reading import model_folder
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..data.lines import BadRows
     from ..language.graph import Architecture
     from ..settings import Settings
     from ..tasks.predictor import Answer, Predictor
@@ -143,20 +144,35 @@ def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
 def predict(
     predictor: Predictor, modules: Sequence[nn.Module], source: Any, settings: Settings, *,
     prefix: str | Sequence[str] | None = None, scores: bool = False, progress: Callable[[int, int], None] | None = None,
+    bad_rows: BadRows = None,
 ) -> Any:  # fmt: skip
     """What `Model.predict` does, with the modules that answer together."""
     from ..tasks.cut_rows import notes_of
 
+    if bad_rows not in (None, "stop", "skip"):
+        raise InputError(f"bad_rows: {bad_rows!r:.40} is neither 'stop' nor 'skip'")
     one = predictor.is_one(source)
     if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
         raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
     sources = [source] if one else list(source)
     begun = {} if prefix is None else {"prefixes": prefixes_of(prefix, len(sources))}
-    answers: Sequence[Any] = predictor.predict(modules, predictor.opened(sources), settings, progress=progress, **begun)
+
+    def ask(some: Sequence[Any]) -> Sequence[Sequence[Answer]]:
+        return predictor.predict(modules, predictor.opened(some), settings, progress=progress, **begun)
+
+    answers: Sequence[Any] = answered(ask, sources, None if one else bad_rows)
+    bad = [number for number, best in enumerate(answers, 1) if isinstance(best, Unanswered)]
+    if bad and len(bad) == len(answers):
+        raise answers[0].error
+    if bad:
+        first = f"input {bad[0]}: {answers[bad[0] - 1].said}"
+        warnings.warn(f"{len(bad):,} of {len(answers):,} inputs have no answer; the first: {first}", stacklevel=3)
     for note in () if scores else notes_of([best[0] for best in answers if best], "inputs"):
         warnings.warn(note, stacklevel=3)
     if getattr(settings, "n_best", 1) == 1:
-        answers = [best[0] if scores else best[0].value for best in answers]
+        answers = [(best[0] if scores else best[0].value) if best else None for best in answers]
+    else:
+        answers = [best or None for best in answers] if bad else answers
     return answers[0] if one else answers
 
 
@@ -175,18 +191,70 @@ def prefixes_of(prefix: Any, count: int) -> list[str]:
 
 def stream(
     predictor: Predictor, modules: Sequence[nn.Module], arriving: Iterable[Sequence[Any]], settings: Settings, *,
-    prefix: str | None = None,
+    prefix: str | None = None, bad_rows: BadRows = None,
 ) -> Iterator[list[tuple[Any, Sequence[Answer]]]]:  # fmt: skip
     """Inputs that come in pieces (texts, names of pictures, rows with columns), each with its answers, in order, a few
-    at a time: later ones are not waited for."""
-    size = FIRST
+    at a time: later ones are not waited for. Where bad rows are skipped, their answers are `Unanswered`; raises the
+    error of the first if all are."""
+
+    def ask(some: Sequence[Any]) -> Sequence[Sequence[Answer]]:
+        begun: dict[str, Any] = {} if prefix is None else {"prefixes": [prefix] * len(some)}
+        return predictor.predict(modules, predictor.opened(some), settings, **begun)
+
+    size, good, first_bad = FIRST, 0, None
     for piece in arriving:
         first = 0
         while some := piece[first : first + size]:
-            begun: dict[str, Any] = {} if prefix is None else {"prefixes": [prefix] * len(some)}
-            answers = predictor.predict(modules, predictor.opened(some), settings, **begun)
+            answers = answered(ask, some, bad_rows)
+            bad = [one.error for one in answers if isinstance(one, Unanswered)]
+            good, first_bad = good + len(some) - len(bad), first_bad or next(iter(bad), None)
             yield list(zip(some, answers, strict=True))
             first, size = first + size, min(2 * size, MOST)
+    if first_bad is not None and not good:
+        raise first_bad
+
+
+class Unanswered(list[Any]):
+    """What stands for the answers to an input that could not be read or answered: none, and the error that says why."""
+
+    def __init__(self, error: InputError) -> None:
+        super().__init__()
+        self.error = error
+
+    @property
+    def said(self) -> str:
+        return self.error.message.removeprefix("source 1: ")  # it was asked alone
+
+
+def answered(
+    ask: Callable[[Sequence[Any]], Sequence[Sequence[Answer]]], some: Sequence[Any], bad_rows: BadRows
+) -> list[Sequence[Answer]]:
+    """The answers to some inputs, of which those that cannot be answered are found by halves."""
+    from ..data.lines import BadLine
+
+    good = [one for one in some if not isinstance(one, BadLine)]
+    answers = iter(answered_by_halves(ask, good, bad_rows) if good or not some else ())
+    return [Unanswered(one.error) if isinstance(one, BadLine) else next(answers) for one in some]
+
+
+def answered_by_halves(
+    ask: Callable[[Sequence[Any]], Sequence[Sequence[Answer]]], some: Sequence[Any], bad_rows: BadRows
+) -> list[Sequence[Answer]]:
+    from ..data.lines import refused
+
+    try:
+        return list(ask(some))
+    except InputError as error:
+        # what is wrong with the settings or the model is so for all inputs
+        if type(error) not in (InputError, DataError) or bad_rows is None:
+            raise
+        if bad_rows == "stop" and not (isinstance(error, DataError) or error.message.startswith("source ")):
+            raise
+        refused(error, bad_rows)
+        if len(some) == 1:
+            return [Unanswered(error)]
+        half = len(some) // 2
+        return [one for part in (some[:half], some[half:]) for one in answered_by_halves(ask, part, bad_rows)]
 
 
 def must_write(predictor: Predictor | None) -> Predictor:

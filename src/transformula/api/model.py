@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..errors import InputError
 from ..plain import several
@@ -326,7 +326,7 @@ class Model:
 
     def predict(
         self, source: Any, *, scores: bool = False, models: Sequence[str | Path | Model] = (),
-        progress: Callable[[int, int], None] | None = None, **settings: Any,
+        progress: Callable[[int, int], None] | None = None, bad_rows: Literal["stop", "skip"] = "stop", **settings: Any,
     ) -> Any:  # fmt: skip
         """Answer an input, or a list of inputs, as the task says on which the model was trained: a text is gone on
         with, translated, told its class.
@@ -338,13 +338,15 @@ class Model:
         scores    give an Answer for each input
         models    others that answer together with it, where that can be
         progress  called with (done, in all)
+        bad_rows  "skip": an input that cannot be answered has the answer None, and a warning counts these
         settings  fields of the class `model.predictor.settings`
 
         Raises ConfigError, InputError, DataError.
         """
         predictor = must_predict(self.predictor)
         chosen = predictor.settings.read(settings)
-        return predict(predictor, self.together(models), source, chosen, scores=scores, progress=progress)
+        modules = self.together(models)
+        return predict(predictor, modules, source, chosen, scores=scores, progress=progress, bad_rows=bad_rows)
 
     def together(
         self, others: Sequence[str | Path | Model], *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True

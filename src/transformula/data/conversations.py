@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError, DataError, setting
+from .lines import BadRows, refused
 from .messages import Message, said
-from .records import Record, columns_of, in_words, read_records
+from .records import BadRecord, Record, columns_of, in_words, read_records
 
 REPLIES = "assistant"  # who replies
 COLUMNS = ("messages", "conversations", "turns")
@@ -37,7 +38,7 @@ def read_conversations(
 
     Raises DataError, with the row; ConfigError for files without such columns.
     """
-    names, _ = columns_of(sources, **reading)
+    names, _ = columns_of(sources, **{key: value for key, value in reading.items() if key != "empty"})
     column = next((name for name in COLUMNS if name in names), None) if column is None else column
     if column is not None:
         records = read_records(sources, {"messages": column}, kinds={"messages": "messages"}, **reading)
@@ -50,6 +51,9 @@ def read_conversations(
             f" instruction and output; say which holds the messages: {setting('column', names[0])}"
         )
     for record in records:
+        if isinstance(record, BadRecord):
+            yield record
+            continue
         messages: Any = [
             {**message, "content": message["content"].strip()}
             for message in (messages_in(record) if column else of_instruction(record))
@@ -57,22 +61,26 @@ def read_conversations(
         ]
         asked = next((n for n, one in enumerate(messages) if one["role"] == REPLIES), len(messages))
         group = [{"role": message["role"], "content": said(message)} for message in messages[:asked]]
-        yield Record({"messages": messages}, record.place, str(group))
+        yield Record({"messages": messages}, record.place, str(group), record.row)
     if notes is not None:
         notes += records.notes
 
 
-def read_histories(path: Path, column: str | None = None) -> list[list[Message]]:
-    """The conversations of a file up to the last message that is no reply: what is to be replied to."""
-    histories = []
-    for record in read_conversations(path, column):
+def read_histories(path: Path, column: str | None = None, bad_rows: BadRows = None) -> Iterator[Record]:
+    """The conversations of a file, as the field `source`, up to the last message that is no reply: what is to be
+    replied to."""
+    for record in read_conversations(path, column, empty="keep", whole=True, bad_rows=bad_rows):
+        if isinstance(record, BadRecord):
+            yield record
+            continue
         messages = messages_in(record)
         while messages and messages[-1]["role"] == REPLIES:
             messages = messages[:-1]
-        if not messages:
-            raise DataError(f"{record.place}: holds no message that could be replied to")
-        histories.append(messages)
-    return histories
+        if messages:
+            yield Record({"source": messages}, record.place, row=record.row)
+        else:
+            error = DataError(f"{record.place}: holds no message that could be replied to")
+            yield BadRecord(refused(error, bad_rows), record.place, record.row)
 
 
 def messages_in(record: Record) -> list[Message]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, DataError, setting
 from .column_names import names_columns
-from .lines import lines_of, shown
+from .lines import BadLine, BadRows, lines_of, shown
 
 LONGEST = 2**31 - 1  # characters of a field, at most
 LOOKED_AT = 20  # rows by which the columns' separator is found
@@ -61,17 +61,29 @@ class Dialect:
         return text.split(self.delimiter)
 
 
-def fields_of(path: Path, dialect: Dialect, encoding: str | None = None) -> Iterator[tuple[int, str, list[str]]]:
-    """(line on which it begins, its text there, fields) of rows that are not empty."""
-    lines = lines_of(path, encoding)
+def as_read(line: str) -> str:
+    """A line within quotes. Raises the error of one that could not be read: where the row ends is not known."""
+    if isinstance(line, BadLine):
+        raise line.error
+    return line
+
+
+def fields_of(
+    path: Path, dialect: Dialect, encoding: str | None = None, bad_rows: BadRows = None
+) -> Iterator[tuple[int, str, list[str]]]:
+    """(line on which it begins, its text there, fields) of rows that are not empty, and of lines that are bad."""
+    lines = lines_of(path, encoding, bad_rows)
     for line, text in lines:
+        if isinstance(text, BadLine):
+            yield line, text, []
         if not text:
             continue
         if not dialect.quoted or '"' not in text:
             yield line, text, dialect.split(text)
             continue
         # The reader would end a row at a lone \r; no line holds a zero, which stands for it meanwhile.
-        rest = (each.replace("\r", "\0") + "\n" for each in itertools.chain([text], (more for _, more in lines)))
+        raw = map(as_read, itertools.chain([text], (more for _, more in lines)))
+        rest = (each.replace("\r", "\0") + "\n" for each in raw)
         before = csv.field_size_limit(LONGEST)
         try:
             row = next(csv.reader(rest, delimiter=dialect.delimiter, strict=True))

@@ -11,18 +11,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 from ..registry import Registry
 from .dialect import delimiter_of
-from .lines import PACKED, encoding_of, whole_file
+from .lines import PACKED, BadRows, encoding_of, whole_file
 from .where import Where
 
 # Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
 # whole document also as UTF-8 that is known to be valid.
 Row = tuple[int | str, Mapping[str, Any]]
 
-
 RAGGED = ("refuse", "pad", "fit", "skip")
+
+
+class BadRow(dict[str, Any]):
+    """What stands for a row that cannot be read: no columns, and the error that says why."""
+
+    def __init__(self, error: InputError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class Grouped(dict[str, Any]):
@@ -47,6 +54,8 @@ class Options:
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
     also: tuple[str, ...] = ()  # further columns, which some rows or files have
+    whole: bool = False  # all columns are read, and kept beside the fields
+    bad_rows: BadRows = None  # whether a row that cannot be read ends the reading
     where: Where | str | None = None  # conditions on the rows that are kept; see `Where`
     # What a person is told of how a file was read, and how often it was met, which stands for {n}. Readers count here.
     met: Counter[str] = field(default_factory=Counter, compare=False, repr=False)

@@ -12,11 +12,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
-from ..errors import TYPED, ConfigError, DataError, did_you_mean, nearest, setting, shortened
+from ..errors import TYPED, ConfigError, DataError, InputError, did_you_mean, nearest, setting, shortened
 from ..extras import need
 from ..tokenizers.texts import PIECE, Content
+
+BadRows = Literal["stop", "skip"] | None
+"""What is done with a row that cannot be read or answered; None: it is an error, and nothing else can be said."""
 
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
 RATIO = 200  # how many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth
@@ -291,14 +294,18 @@ def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | Non
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def lines_of(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+def lines_of(path: Path, encoding: str | None = None, bad_rows: BadRows = None) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines of a file, read one by one. Raises DataError with the line and its bytes where it is
-    not in its encoding, by default UTF-8."""
+    not in its encoding, by default UTF-8; or a `BadLine` stands for it."""
     at = number = 0
     with text_opened(path, encoding, 1) as (file, encoding):
         while raw := unpacked(file.readline, path, number + 1):
             number += 1
-            yield number, whole_line(raw, number, at, path, encoding)
+            try:
+                text = whole_line(raw, number, at, path, encoding)
+            except DataError as error:
+                text = BadLine.of(refused(error, bad_rows))
+            yield number, text
             at += len(raw)
     if number == 0:
         raise DataError("is empty; expected rows", path=path)
@@ -310,9 +317,32 @@ def shown(text: str, most: int = 100) -> str:
     return short if len(text) <= most else short[:-1] + "..." + short[-1]
 
 
-def arriving_lines(file: BinaryIO, path: Path) -> Iterator[list[str]]:
+class BadLine(str):
+    """What stands for a line or a row that cannot be read: an empty text, with the error that says why."""
+
+    error: InputError
+
+    @classmethod
+    def of(cls, error: InputError) -> BadLine:
+        line = cls()
+        line.error = error
+        return line
+
+
+def refused(error: InputError, bad_rows: BadRows) -> InputError:
+    """The error of one line or row, where such are left out. Raises it where they are not, with the option that says so
+    where there is one."""
+    if bad_rows == "skip":
+        return error
+    if bad_rows == "stop" and (skip := setting("bad_rows", "skip")) not in error.message:
+        error.message += f"; to leave out such rows, and answer the others: {skip}"
+    raise error from None
+
+
+def arriving_lines(file: BinaryIO, path: Path, bad_rows: BadRows = None) -> Iterator[list[str]]:
     """The lines that were complete at each reading; nothing comes of an empty file. Raises DataError, which calls it
-    `path`, with the line and its bytes where it is no UTF-8, once the lines before are given out."""
+    `path`, with the line and its bytes where it is no UTF-8, once the lines before are given out; or a `BadLine` stands
+    for it."""
     read = getattr(file, "read1", file.read)
     number = at = 0
     rest, ended = b"", False
@@ -325,10 +355,10 @@ def arriving_lines(file: BinaryIO, path: Path) -> Iterator[list[str]]:
             number += 1
             try:
                 lines.append(whole_line(raw, number, at, path))
-            except DataError:
-                if lines:
+            except DataError as error:
+                if lines and bad_rows != "skip":
                     yield lines
-                raise
+                lines.append(BadLine.of(refused(error, bad_rows)))
             at += len(raw) + 1
         if lines:
             yield lines

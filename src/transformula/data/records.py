@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
+from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .column_names import names_columns
-from .format import Grouped, Options, same_name
-from .lines import shown
+from .format import BadRow, Grouped, Options, same_name
+from .lines import refused, shown
 from .messages import LISTS, messages_of, tools_of
 from .pictures import PictureFile, picture
 from .sources import Named, Origin, Source, gone, origins
@@ -33,15 +33,19 @@ class Record(Mapping[str, Value]):
 
     place  where it stands: "train.de:12"
     group  records of one group, if it has a name, stay on one side of a split
+    row    all columns of the row that it was made of, where that was asked for
     """
 
-    __slots__ = ("_held", "_names", "group", "place")
+    __slots__ = ("_held", "_names", "group", "place", "row")
 
-    def __init__(self, values: Mapping[str, Value | PictureFile], place: str = "", group: str = "") -> None:
+    def __init__(
+        self, values: Mapping[str, Value | PictureFile], place: str = "", group: str = "",
+        row: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         names = tuple(values)
         # A dictionary for each of millions of rows would take more memory than the texts.
         self._names, self._held = SHARED_NAMES.setdefault(names, names), tuple(values.values())
-        self.place, self.group = place, group
+        self.place, self.group, self.row = place, group, row
 
     def __getitem__(self, name: str) -> Value:
         if name not in self._names:
@@ -58,10 +62,20 @@ class Record(Mapping[str, Value]):
     def changed(self, **values: Value) -> Record:
         """The same with other values of some of its fields; a picture in a file stays there."""
         held: dict[str, Any] = dict(zip(self._names, self._held, strict=True))
-        return Record({**held, **values}, self.place, self.group)
+        return Record({**held, **values}, self.place, self.group, self.row)
 
     def __repr__(self) -> str:
         return f"Record({dict(zip(self._names, self._held, strict=True))!r}, {self.place!r})"
+
+
+class BadRecord(Record):
+    """What stands for a row that cannot be read: no fields, and the error that says why."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: InputError, place: str, row: Mapping[str, Any] | None) -> None:
+        super().__init__({}, place, row=row)
+        self.error = error
 
 
 EMPTY = ("drop", "keep", "refuse")
@@ -165,21 +179,34 @@ class Records:
         for part in self._parts:
             for place, row in part.origin.read(part.options):
                 tally.rows += 1
-                if not part.options.keep(row, place):
-                    tally.unkept += 1
+                whole = row if part.options.whole else None
+                try:
+                    if isinstance(row, BadRow):
+                        raise row.error
+                    fields = self._fields(part, row, place, tally)
+                except DataError as error:
+                    yield BadRecord(refused(error, part.options.bad_rows), place, whole or None)
                     continue
-                fields = part.fields(row, place)
-                empty = [name for name, value in fields.items() if name not in self._optional and is_blank(value)]
-                if empty and self._empty == "refuse":
-                    raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
-                if empty:
-                    tally.first = tally.first or place
-                    tally.empty.update(empty)
-                    if self._empty == "drop":
-                        continue
-                tally.kept += 1
-                group = place.rpartition(":")[0] if part.origin.grouped else ""
-                yield Record(fields, place, row.group if isinstance(row, Grouped) else group)
+                if fields is not None:
+                    tally.kept += 1
+                    group = place.rpartition(":")[0] if part.origin.grouped else ""
+                    yield Record(fields, place, row.group if isinstance(row, Grouped) else group, whole)
+
+    def _fields(
+        self, part: Part, row: Mapping[str, Any], place: str, tally: Tally
+    ) -> dict[str, Value | PictureFile] | None:
+        """The fields of a row; None where it is left out. Raises DataError."""
+        if not part.options.keep(row, place):
+            tally.unkept += 1
+            return None
+        fields = part.fields(row, place)
+        empty = [name for name, value in fields.items() if name not in self._optional and is_blank(value)]
+        if empty and self._empty == "refuse":
+            raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
+        if empty:
+            tally.first = tally.first or place
+            tally.empty.update(empty)
+        return None if empty and self._empty == "drop" else fields
 
 
 def is_blank(value: Value | PictureFile) -> bool:
@@ -239,7 +266,8 @@ def read_records(
         if origin.table and header is None:
             header, own, note = of_table(origin, how, columns, by_number, like)
             notes += [note] if note else []
-        parts.append(Part(origin, replace(how.of(how.columns), header=header), own, named_pictures))
+        columns_read = how.of(() if how.whole else how.columns)
+        parts.append(Part(origin, replace(columns_read, header=header), own, named_pictures))
     return Records(parts, empty, optional, notes)
 
 
@@ -360,6 +388,8 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
     origin = origins(several(source)[0], how.file_format)[0]
     origin.check(how, images=False)
     for place, row in origin.read(replace(how, header=False)):
+        if isinstance(row, BadRow):
+            continue
         if not origin.table:
             return list(row), None
         names = list(map(str, row.values()))

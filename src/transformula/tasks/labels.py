@@ -64,6 +64,8 @@ class Label(Answer):
     labels: tuple[str, ...] = ()
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
+    of_input = ("probabilities",)
+
 
 class OtherReader(nn.Module):
     """A model among several that answer together, which reads rows by a predictor of its own: by other tokens."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -53,6 +53,9 @@ class Answer:
     score: float = 0.0
     note: str = field(default="", kw_only=True)
 
+    of_input: ClassVar[tuple[str, ...]] = ()
+    """Fields that all answers to an input share: they are shown once."""
+
     @property
     def value(self) -> Any:
         """What `Model.predict` gives for it, where no score is asked for."""
@@ -62,6 +65,11 @@ class Answer:
     def brief(self) -> dict[str, Any]:
         """What JSON says of it, where no score is asked for."""
         return {"text": self.text}
+
+    @property
+    def full(self) -> dict[str, Any]:
+        """All that is known of it, for JSON; of a note only where there is one."""
+        return {key: value for key, value in asdict(self).items() if key != "note" or value}
 
 
 class Predictor(ABC):

@@ -22,7 +22,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.records import Record, columns_of, in_words, read_records
+from ..data.lines import BadRows
+from ..data.records import BadRecord, Record, columns_of, in_words, read_records
 from ..data.settings import KeptLabels, LabeledSettings
 from ..data.splits import SplitRows
 from ..data.tokenizing import folder_named
@@ -490,18 +491,21 @@ def checked_tags(row: Record, column: str | int) -> Record:
     return row.changed(tags=tags)
 
 
-def sentences_in(path: Path, column: str | None) -> list[Any]:
-    """What a column of a file of rows holds, by default that of the tokens: lists of tokens, or texts. Raises
-    InputError, DataError."""
-    names, _ = columns_of(path)
+def sentences_in(path: Path, column: str | None, bad_rows: BadRows = None) -> list[Record]:
+    """What a column of a file of rows holds, by default that of the tokens, as the field `source`: lists of tokens, or
+    texts. Raises InputError, DataError."""
+    names, _ = columns_of(path, bad_rows=bad_rows)
     chosen = column or next(
         (name for name in (*TOKENS, "text", "source", *names[: len(names) == 1]) if name in names), ""
     )
     if not chosen:
         raise InputError(f"{path} has the columns {', '.join(names)}: say which holds the tokens: --column NAME")
-    rows = [tokens_of(row) for row in read_records(path, {"tokens": chosen}, kinds={"tokens": "list"}, empty="keep")]
-    texts = all(len(tokens) == 1 for tokens in rows)
-    return [tokens[0] for tokens in rows] if texts else rows
+    reading: dict[str, Any] = {"empty": "keep", "whole": True, "bad_rows": bad_rows}
+    rows = list(read_records(path, {"source": chosen}, kinds={"source": "list"}, **reading))
+    good = [row for row in rows if not isinstance(row, BadRecord)]
+    if not all(len(row["source"]) == 1 for row in good):  # type: ignore[arg-type]
+        return rows
+    return [row if isinstance(row, BadRecord) else row.changed(source=row["source"][0]) for row in rows]  # type: ignore[index]
 
 
 def words_of(folder: Path) -> tuple[list[str], bool]:

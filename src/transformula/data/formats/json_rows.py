@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..format import Options, Row, formats, kind_of, place_of
-from ..lines import lines_of, shown, utf8_of
+from ..format import BadRow, Options, Row, formats, kind_of, place_of
+from ..lines import BadLine, lines_of, refused, shown, utf8_of
 from .squad import squad_rows
 
 
@@ -17,12 +17,15 @@ from .squad import squad_rows
 @formats.register("ndjson", takes=("join", "encoding"))
 def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
     """A row for each line that is not blank. Raises DataError with the line: broken JSON, another kind of value."""
-    for line, text in lines_of(path, options.encoding):
-        if text.strip():
+    for line, text in lines_of(path, options.encoding, options.bad_rows):
+        if isinstance(text, BadLine):
+            yield line, BadRow(text.error)
+        elif text.strip():
             try:
-                yield line, as_row(parsed(text, path, line), place_of(path, line))
+                row = as_row(parsed(text, path, line), place_of(path, line))
             except DataError as error:
-                raise DataError(f"{error}: {shown(text)}") from None
+                row = BadRow(refused(DataError(f"{error}: {shown(text)}"), options.bad_rows))
+            yield line, row
 
 
 @formats.register("json", takes=("join", "encoding"))

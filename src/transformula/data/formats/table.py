@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import DataError, setting
 from ..dialect import FIRST_BLANK, Dialect, dialect_of, fields_of
-from ..format import Options, Row, formats, same_name
-from ..lines import shown
+from ..format import BadRow, Options, Row, formats, same_name
+from ..lines import BadLine, refused, shown
 
 TAKES = ("header", "quoted", "delimiter", "ragged", "encoding")
 
@@ -38,7 +38,7 @@ def text_table(path: Path, options: Options, own: Dialect | None) -> Iterator[Ro
     dialect = dialect_of(path, own, options.delimiter, options.quoted, options.encoding)
     if own is None or dialect.delimiter != own.delimiter:
         options.met[f"{dialect}"] = 1
-    return table(path, options, fields_of(path, dialect, options.encoding), hint_of(dialect, options))
+    return table(path, options, fields_of(path, dialect, options.encoding, options.bad_rows), hint_of(dialect, options))
 
 
 def hint_of(dialect: Dialect, options: Options) -> str:
@@ -59,6 +59,11 @@ def table(path: Path, options: Options, rows: Iterable[tuple[int, str, list[str]
     a `hint`, unless `options.ragged` takes it."""
     names: list[str] | None = None
     for line, text, row in rows:
+        if isinstance(text, BadLine):
+            if names is None:
+                raise text.error
+            yield line, BadRow(text.error)
+            continue
         if names is None:
             by_number = options.columns and all(isinstance(column, int) for column in options.columns)
             names = row if options.header and not by_number else [str(number) for number in range(1, len(row) + 1)]
@@ -72,7 +77,8 @@ def table(path: Path, options: Options, rows: Iterable[tuple[int, str, list[str]
                 ways = [setting("ragged", way) for way in ("pad", "fit", "skip") if way != options.ragged]
                 message = f"has {len(row)} fields here, and {len(names)} in its first row; {hint}{'; ' if hint else ''}"
                 message += f"or say what becomes of such rows: {', '.join(ways[:-1])} or {ways[-1]}: {shown(text)}"
-                raise DataError(message, path=path, line=line)
+                yield line, BadRow(refused(DataError(message, path=path, line=line), options.bad_rows))
+                continue
             if fitted is None:
                 options.met["left out: {n} rows of more or fewer fields than the first"] += 1
                 continue
