@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from transformula import Model
 from transformula.cli import main
-from transformula.errors import InputError
+from transformula.errors import ConfigError, InputError
 from transformula.tasks.base import tasks
+from transformula.tasks.classification import Classifier
 
 Typed = Callable[..., tuple[str, str]]
 
@@ -133,6 +135,35 @@ def test_probabilities_are_shown_once(typed: Typed) -> None:
     assert all("probabilities" not in one for one in found["labels"])
     whole = json.loads(typed("x1\ty1", "--json")[0])["texts"][0]
     assert sum(whole["probabilities"].values()) == pytest.approx(1) and "probabilities" not in whole["labels"][0]
+
+
+def test_below_the_threshold_there_is_no_label(typed: Typed, folder: Path) -> None:
+    lines = [f"x{n}\ty{n}" for n in range(20)]
+    model = Model.from_folder(folder / "model")
+    answers = model.predict(lines, scores=True)
+    at = sorted(answer.score for answer in answers)[8]
+    expected = [answer.text if answer.score >= at else "" for answer in answers]
+    assert expected.count("") == 8
+    given = ["--threshold", at]
+    out, said = typed(*given, stdin="\n".join(lines).encode())
+    assert out.split("\n")[:-1] == expected
+    assert "note: no label: the most probable one is below the threshold (8 of 20)" in said
+    for more in ([], ["--scores"], ["--n-best", 2]):
+        found = [json.loads(line) for line in typed(*given, *more, "--format", "jsonl", *lines)[0].splitlines()]
+        found = [one["labels"][0] if "labels" in one and more[:1] == ["--n-best"] else one for one in found]
+        assert [one["text"] for one in found] == [label or None for label in expected]
+    assert model.predict(lines, threshold=at) == [label or None for label in expected]
+    assert model.predict(lines, threshold=0.0) == [answer.text for answer in answers]
+    with pytest.raises(ConfigError, match="threshold"):
+        model.predict(lines, threshold=1.5)
+
+
+def test_the_threshold_of_several_labels() -> None:
+    kind = Classifier(None, ["tokens"], 8, False, ["a", "b", "c"], True, False)
+    outputs = [torch.tensor([[2.0, 0.1, -2.0]])]
+    for threshold, given in ((None, ("a", "b")), (0.7, ("a",)), (0.1, ("a", "b", "c")), (0.99, ())):
+        ((answer,),) = kind.answers([""], outputs, kind.settings(threshold=threshold))
+        assert answer.labels == given and not answer.abstained
 
 
 def test_bad_inputs_in_python(folder: Path) -> None:

@@ -31,7 +31,7 @@ from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
 from .scores.measured import Measured
 from .scores.tables import ReportPart
-from .verb import BestSettings, Verb
+from .verb import LabelSettings, Verb
 
 READING = ("tokenizer", "inputs", "most", "lower")  # fields of a predictor: how it reads, not what it says
 HALF = 0.5  # a label of several is given from this probability on
@@ -49,9 +49,10 @@ line with a tab between.""",
         "transformula classify runs/reviews --input reviews.txt --output labels.txt",
         "cat reviews.txt | transformula classify runs/reviews --scores",
         "transformula classify runs/reviews --input rows.jsonl --column text --format jsonl --n-best 3",
+        "transformula classify runs/reviews --input reviews.csv --threshold 0.9 --output labels.csv",
         "transformula classify runs/digits three.png seven.png",
     ),
-    settings=BestSettings,
+    settings=LabelSettings,
     answers="labels",
     ensemble=True,
 )
@@ -59,12 +60,33 @@ line with a tab between.""",
 
 @dataclass(frozen=True)
 class Label(Answer):
-    """A label (of several: all that are given, joined) with its probability, and the probabilities of all."""
+    """A label (of several: all that are given, joined) with its probability, and the probabilities of all.
+
+    abstained  there is no label, as the most probable one is below the threshold: the text is empty
+    """
 
     labels: tuple[str, ...] = ()
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    abstained: bool = False
 
     of_input = ("probabilities",)
+
+    @property
+    def value(self) -> str | None:
+        return None if self.abstained else self.text
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"text": self.value}
+
+    @property
+    def full(self) -> dict[str, Any]:
+        return {**super().full, "text": self.value}
+
+    @property
+    def note(self) -> str:
+        """What is said of such answers, and counted."""
+        return "no label: the most probable one is below the threshold" if self.abstained else ""
 
 
 class OtherReader(nn.Module):
@@ -85,7 +107,7 @@ class LabelPredictor(RowPredictor):
     labels: list[str]
     several: bool
 
-    settings = BestSettings
+    settings = LabelSettings
     verb = "classify"
     named = {"classes": "labels"}
 
@@ -121,15 +143,19 @@ class LabelPredictor(RowPredictor):
             return []
         logits = torch.stack([output[0] for output in outputs])
         probabilities = (logits.sigmoid() if self.several else logits.softmax(-1)).tolist()
-        return [self.best(dict(zip(self.labels, each, strict=True)), settings.n_best) for each in probabilities]
+        return [self.best(dict(zip(self.labels, each, strict=True)), settings) for each in probabilities]
 
-    def best(self, probabilities: dict[str, float], count: int) -> list[Label]:
+    def best(self, probabilities: dict[str, float], settings: LabelSettings) -> list[Label]:
         ranked = sorted(probabilities, key=lambda label: -probabilities[label])
-        if self.several and count == 1:
-            given = tuple(label for label in self.labels if probabilities[label] >= HALF)
+        threshold = settings.threshold
+        if self.several and settings.n_best == 1:
+            least = HALF if threshold is None else threshold
+            given = tuple(label for label in self.labels if probabilities[label] >= least)
             sure = min((max(p, 1 - p) for p in probabilities.values()), default=1.0)
             return [Label(", ".join(given), sure, given, probabilities)]
-        return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[:count]]
+        if threshold is not None and probabilities[ranked[0]] < threshold:
+            return [Label("", probabilities[ranked[0]], (), probabilities, abstained=True)]
+        return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[: settings.n_best]]
 
 
 def labels_of(records: Sequence[Record], several: bool) -> list[tuple[str, ...]]:

@@ -29,6 +29,15 @@ class BestSettings(Settings):
     n_best: int = Field(1, ge=1, description="how many answers are shown, the most probable first")
 
 
+class LabelSettings(BestSettings):
+    """How many labels there are to an input, and how probable they have to be."""
+
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="say no label where the most probable one is below this probability; of models of"
+        " several labels, give those from it on (by default 0.5)",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Verb:
     """What a trained model is used by: each input is given to the predictor of its folder, in order.
