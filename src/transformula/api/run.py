@@ -158,6 +158,8 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
 def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
     """Say what was resolved: the model's numbers, and what the data holds."""
     from ..language.model_file import FREE_NUMBERS
+    from ..training.parallel.world import here
+    from .leaving import export_line
 
     numbers = []
     for key, value in architecture.numbers.items():
@@ -168,6 +170,8 @@ def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any],
             origin = " (default)"
         numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")
     shown.say(f"{'model':<12}{architecture.name or 'a formula'}: {', '.join(numbers)}")
+    if not shown.quiet and here().first:
+        shown.say(f"{'exports':<12}{export_line(architecture, task.predictor())}")
     preview = task.preview()
     if preview is not None:
         shown.say(repr(preview))

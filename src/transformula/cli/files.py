@@ -10,19 +10,30 @@ from ..errors import InputError
 from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
 
+def export_options(parser: Parser) -> None:
+    """Its options; those of a model's text are for --check."""
+    parser.add("run", "RUN", f"{RUN}; with --check, any model")
+    parser.add("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers")
+    parser.add("--out", "FOLDER", "the folder that is written")
+    parser.add("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice")
+    parser.add("--check", None, "write nothing: say in which formats the model can leave, and why not in others")
+    parser.add("--task", "NAME", "with --check: the task on which a text without an output is to be trained")
+    USE(parser)
+    NO_VERIFY(parser)
+    parser.add_model_options()
+
+
 @verb(
     "a trained model in the format of another program",
     "RUN",
-    option("run", "RUN", RUN),
-    option("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers", required=True),
-    option("--out", "FOLDER", "the folder that is written", required=True),
-    option("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice"),
-    USE,
-    NO_VERIFY,
+    export_options,
     examples=[
         "transformula export runs/first --to pytorch --out exported",
         "transformula export runs/first --to onnx --out onnx",
         "transformula export runs/first --to gguf --dtype float16 --out exported",
+        "transformula export --check runs/first",
+        'transformula export --check "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"',
+        "transformula export --check pre-norm --task classification",
     ],
 )
 def export(given: Given) -> int:
@@ -30,13 +41,32 @@ def export(given: Given) -> int:
     tokenizer. pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program. onnx is
     for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
     a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
-    some architectures, and others are refused with the line that differs."""
+    some architectures, and others are refused with the line that differs; --check says so of any model, a formula or a
+    file too, before it is trained."""
     from ..api.exporting import export
     from ..api.reading import import_packages
 
     import_packages(given["use"])
+    if given["check"]:
+        return check_export(given)
+    for key in ("to", "out"):
+        if given[key] is None:
+            raise InputError(f"--{key}: say in which format, --to FORMAT, and where, --out FOLDER; or only --check")
+    if given["task"] is not None or given.model:
+        what = "--task" if given["task"] is not None else f"--{next(iter(given.model))}"
+        raise InputError(f"{what}: is for --check of a model that is not trained; a trained one leaves as it is")
     folder = export(given["run"], given["out"], to=given["to"], verify=given["verify"], dtype=given["dtype"])
     return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
+
+
+def check_export(given: Given) -> int:
+    """Print where a model can leave."""
+    from ..api.leaving import check_export
+
+    if stated := next((key for key in ("to", "out", "dtype") if given[key] is not None), None):
+        raise InputError(f"--{stated}: --check looks at all formats and writes nothing; leave one of the two out")
+    found = check_export(given["run"], task=given["task"], use=given["use"], **given.model)
+    return given.show(repr(found), found.data)
 
 
 @verb(

@@ -62,10 +62,17 @@ Exporter = Callable[..., None]
 tokenizer's file, and nothing else. One that can write weights in another type than the model's takes it as `dtype`,
 None for the model's own. Raises CheckpointError for what the format cannot hold."""
 
+Condition = Callable[[nn.Module, Path | None], None]
+"""What must hold of a model for a format, as the exporter asks it, too: raises CheckpointError for one that it cannot
+hold. The folder has the tokenizer; None: there is none yet. It looks at no weights; of a model without memory (on the
+meta device) only at what takes no time."""
+
 IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
 EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")
 
-importer, exporter = IMPORTERS.register, EXPORTERS.register
+CONDITIONS: Registry[Condition] = Registry("condition of a format", "transformula.interop.formats")
+
+importer, exporter, condition = IMPORTERS.register, EXPORTERS.register, CONDITIONS.register
 """Decorators that register one under the name of its format. Raise InputError for a second one of the same name."""
 
 

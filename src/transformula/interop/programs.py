@@ -251,8 +251,7 @@ def write_programs(
 
     Raises CheckpointError for what cannot be expressed, and where the comparison fails.
     """
-    if not isinstance(model, Transformer):
-        raise CheckpointError(f"a {type(model).__name__} has no formula, and so no program; export a model of ours")
+    model = with_formula(model)
     if any(t.device.type != "cpu" or (t.is_floating_point() and t.dtype != torch.float32) for t in model.parameters()):
         model = copy.deepcopy(model).to("cpu", torch.float32)
     functions: dict[str, Function] = {}
@@ -270,6 +269,22 @@ def write_programs(
         return dict(zip(names_of(programs[name].outputs), made, strict=True))
 
     check(model, programs, run)
+
+
+def with_formula(model: nn.Module) -> Transformer:
+    """The model itself. Raises CheckpointError for one that has none."""
+    if not isinstance(model, Transformer):
+        raise CheckpointError(f"a {type(model).__name__} has no formula, and so no program; export a model of ours")
+    return model
+
+
+def check_traced(model: nn.Module, folder: Path | None) -> None:
+    """Whether torch.export follows a model, which takes seconds: one without memory is not tried. Raises
+    CheckpointError."""
+    model = with_formula(model)
+    if not any(tensor.is_meta for tensor in model.parameters()):
+        with quiet():
+            programs_of(model)
 
 
 @contextlib.contextmanager

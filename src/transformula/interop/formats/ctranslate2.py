@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...errors import CheckpointError
 from ...tokenizers.base import Tokenizer
 from ...words.waves import waves
-from ..exchange import TEXT, exporter, text_of
+from ..exchange import TEXT, condition, exporter, text_of
 from ..named.exports import Export, export_of
 from ..token_names import names_of, tokenizer_of
 
@@ -39,10 +39,7 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     kind = TYPES.get(dtype or next(model.parameters()).dtype)
     if kind is None:
         raise CheckpointError(f"{PROGRAM} has weights in {', '.join(TYPES.values())}; name one, e.g. --dtype float32")
-    target, written = vocabulary_of(folder, int(export.constants["vocab"]))
-    own = folder / SOURCE if (folder / SOURCE).is_dir() else folder
-    source, read = vocabulary_of(own, int(export.constants["source_vocab"]))
-    marks = marks_of(source, read, target, written)
+    source, target, marks = vocabularies_of(export, folder)
     spec = TransformerSpec(*(stack_of(export, side) for side in ("encoder", "decoder")))
     for name, tensor in export.tensors(model):
         put(spec, name, tensor.detach().cpu().contiguous())
@@ -55,6 +52,22 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     spec.optimize(quantization=kind)
     spec.save(str(folder))
     (folder / TEXT).write_text(text, encoding="utf-8")
+
+
+@condition("ctranslate2")
+def check_computed(model: nn.Module, folder: Path | None) -> None:
+    export = export_of(model, "ctranslate2")
+    if folder is not None:
+        vocabularies_of(export, folder)
+    export.tensors(model)
+
+
+def vocabularies_of(export: Export, folder: Path) -> tuple[list[str], list[str], dict[str, Any]]:
+    """The names of the tokens that are read and of those that are written, and the marks. Raises CheckpointError."""
+    target, written = vocabulary_of(folder, int(export.constants["vocab"]))
+    own = folder / SOURCE if (folder / SOURCE).is_dir() else folder
+    source, read = vocabulary_of(own, int(export.constants["source_vocab"]))
+    return source, target, marks_of(source, read, target, written)
 
 
 def stack_of(export: Export, side: str) -> Any:
@@ -95,7 +108,7 @@ def vocabulary_of(folder: Path, size: int) -> tuple[list[str], Tokenizer]:
     tokenizer, state = tokenizer_of(folder, size)
     if tokenizer.end_of_document is None:
         what = f"{folder.name}: its tokenizer has no token that ends a text, and {PROGRAM} needs one"
-        raise CheckpointError(f"{what}; train another: --tokenizer bpe")
+        raise CheckpointError(f"{what}; train another: --tokenizer bpe", brief="no token ends a text")
     return names_of(tokenizer, state, size), tokenizer
 
 
@@ -107,6 +120,7 @@ def marks_of(source: list[str], read: Tokenizer, target: list[str], written: Tok
     begin = [target[number] for number in written.marks.target] or [end]
     if len(before) > 1 or after not in ([], [end]) or len(begin) > 1:
         what = f"a source stands between {before} and {after}, and a target begins with {begin} and ends with {end}"
-        raise CheckpointError(f"{what}; {PROGRAM} has one token for each, and the same end for both")
+        why = f"{what}; {PROGRAM} has one token for each, and the same end for both"
+        raise CheckpointError(why, brief="marks around a source")
     marks = {"unk_token": end, "eos_token": end, "decoder_start_token": begin[0], "bos_token": (before or begin)[0]}
     return {**marks, "add_source_bos": bool(before), "add_source_eos": bool(after)}

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ...errors import CheckpointError
 from ...words.waves import Turning
-from ..exchange import TEXT, exporter, text_of
-from ..gguf_vocabulary import vocabulary_of
+from ..exchange import TEXT, condition, exporter, text_of
+from ..gguf_vocabulary import TokenList, vocabulary_of
 from ..named.exports import Export, export_of
 
 FILE = "model.gguf"
@@ -34,9 +34,8 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     import gguf
 
     text = text_of(model)
-    export = export_of(model, "gguf")
-    vocabulary = vocabulary_of(folder, int(export.constants["vocab"]))
-    tensors = {**dict(export.tensors(model)), **frequencies(export, model)}
+    export, vocabulary, named = prepared(model, folder)
+    tensors = {**dict(named), **frequencies(export, model)}
     matrices = [tensor.dtype for tensor in tensors.values() if tensor.dim() > 1]
     kind = TYPES.get(dtype or matrices[0])
     if kind is None:
@@ -55,6 +54,18 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     writer.write_tensors_to_file()
     writer.close()
     (folder / TEXT).write_text(text, encoding="utf-8")
+
+
+def prepared(model: Any, folder: Path | None) -> tuple[Export, TokenList, Iterator[tuple[str, Tensor]]]:
+    """A model and its tokenizer as the programs know them, and its tensors by their names. Raises CheckpointError."""
+    export = export_of(model, "gguf")
+    vocabulary = TokenList() if folder is None else vocabulary_of(folder, int(export.constants["vocab"]))
+    return export, vocabulary, export.tensors(model)
+
+
+@condition("gguf")
+def check_computed(model: Any, folder: Path | None) -> None:
+    prepared(model, folder)
 
 
 def metadata(export: Export) -> Iterator[tuple[str, Any, str]]:

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
-from ..exchange import exporter
-from ..programs import Function, Program, line_of, names_of, reason, write_programs
+from ..exchange import condition, exporter
+from ..programs import Function, Program, check_traced, line_of, names_of, reason, write_programs
+
+condition("onnx")(check_traced)
 
 
 @exporter("onnx", needs=["onnx", "onnxscript", "onnxruntime"])

@@ -7,8 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..exchange import exporter
-from ..programs import Function, Program, write_programs
+from ..exchange import condition, exporter
+from ..programs import Function, Program, check_traced, write_programs
+
+condition("torch-export")(check_traced)
 
 
 @exporter("torch-export")

@@ -4,13 +4,14 @@ model: `gallery/named/NAME.yaml` says as data what its keys and tensors mean. No
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
-from ..exchange import ModelFiles, exporter, importer
+from ..exchange import ModelFiles, condition, exporter, importer
 from ..named.reading import open_folder
-from ..named.writing import write_folder
+from ..named.writing import equations_of, match_of, write_folder
 
 
 @importer("transformers")
@@ -18,6 +19,11 @@ def read_transformers(folder: Path, verify: bool) -> ModelFiles:
     """The text that config.json gives, and the tensors memory-mapped, in the type in which they are stored."""
     opened = open_folder(folder)
     return ModelFiles(opened.text, opened.tensors, folder, opened.module, opened.files, opened.notes)
+
+
+@condition("transformers")
+def check_named(model: Any, folder: Path | None) -> None:
+    equations_of(model, match_of(model, getattr(model, "origin", None)))
 
 
 @exporter("transformers")

@@ -42,11 +42,7 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     for name in zeros:
         if tensors[name].any():
             raise CheckpointError(f"{name} is not 0, and {found.model.name} of transformers has no such tensor")
-    equations = Equations(found.model, found.constants, shapes)
-    written = {one.name for row in equations.rows for one in refs(row.expression)}
-    lost = sorted(shapes.keys() - written - set(zeros))
-    if lost:
-        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it")
+    equations = equations_of(module, found)
     kept = None if origin is None else origin.config
     config = config_of(found.model, found.constants, kept)
     if kept is None:
@@ -61,6 +57,18 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     stored = {} if origin is None else origin.stored
     theirs = theirs_of(found, equations, tensors, stored, dtype)
     write_shards(folder, ((name, t.to(dtype) if t.is_floating_point() else t) for name, t in theirs))
+
+
+def equations_of(module: Any, found: Match) -> Equations:
+    """The tensors of a named model as expressions of a module's. Raises CheckpointError for one that has no place."""
+    shapes = {name: tensor.shape for name, tensor in model_tensors(module).items()}
+    equations = Equations(found.model, found.constants, shapes)
+    written = {one.name for row in equations.rows for one in refs(row.expression)}
+    lost = sorted(shapes.keys() - written - set(zeros_of(found.model, shapes)))
+    if lost:
+        brief = f"no place for {lost[0]}"
+        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it", brief=brief)
+    return equations
 
 
 def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel] = (), none: str = NONE) -> Match:
