@@ -27,9 +27,11 @@ def is_cut(rows: Sequence[object]) -> list[bool]:
 def noted(answers: Sequence[Sequence[A]], cut: Sequence[bool], most: int) -> list[Sequence[A]]:
     """The answers to each input, with a note where it was `cut`."""
     note = f"longer than the {most:,} tokens that the model reads; the rest was not read"
-    return [
-        [replace(one, note=note) for one in best] if short else best for best, short in zip(answers, cut, strict=True)
-    ]
+
+    def cut_one(one: A) -> A:
+        return one if note in one.note else replace(one, note=f"{one.note}; {note}" if one.note else note)
+
+    return [list(map(cut_one, best)) if short else best for best, short in zip(answers, cut, strict=True)]
 
 
 def notes_of(answers: Sequence[Answer], what: str) -> list[str]:

@@ -34,6 +34,7 @@ from .scores.tables import ReportPart
 from .verb import LabelSettings, Verb
 
 READING = ("tokenizer", "inputs", "most", "lower")  # fields of a predictor: how it reads, not what it says
+ABSTAINED = "no label: the most probable one is below the threshold"
 HALF = 0.5  # a label of several is given from this probability on
 
 
@@ -82,11 +83,6 @@ class Label(Answer):
     @property
     def full(self) -> dict[str, Any]:
         return {**super().full, "text": self.value}
-
-    @property
-    def note(self) -> str:
-        """What is said of such answers, and counted."""
-        return "no label: the most probable one is below the threshold" if self.abstained else ""
 
 
 class OtherReader(nn.Module):
@@ -154,7 +150,7 @@ class LabelPredictor(RowPredictor):
             sure = min((max(p, 1 - p) for p in probabilities.values()), default=1.0)
             return [Label(", ".join(given), sure, given, probabilities)]
         if threshold is not None and probabilities[ranked[0]] < threshold:
-            return [Label("", probabilities[ranked[0]], (), probabilities, abstained=True)]
+            return [Label("", probabilities[ranked[0]], (), probabilities, abstained=True, note=ABSTAINED)]
         return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[: settings.n_best]]
 
 
