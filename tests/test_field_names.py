@@ -177,6 +177,7 @@ def test_a_key_of_a_model_file(name: str, row: tuple[str, str, str]) -> None:
 def fields() -> dict[str, Any]:
     """Every setting by name, of all that a command may take."""
     groups = (
+        of_task("classification", "settings"),
         of_task("translation", "settings"),
         of_task("language-modeling", "settings"),
         TrainingSettings,

@@ -339,6 +339,7 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("text_column text_field", "column", ""),
     ("tokenizer_name tokenizer_path", "tokenizer", ""),
     ("smoothing", "label_smoothing", ""),
+    ("class_weight label_weights loss_weights pos_weight", "class_weights", "balanced"),
     ("source_column src_column src_lang source_lang", "source", ""),
     ("target_column tgt_column tgt_lang target_lang", "target", ""),
     ("max_tokens_per_batch tokens_per_batch", "batch_tokens", ""),

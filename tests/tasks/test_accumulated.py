@@ -75,6 +75,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def task_and_model(name: str, data: Path) -> tuple[Task, nn.Module]:
+    """Of "classification+" with what `WEIGHTED` says."""
+    name, weighted = name.removesuffix("+"), name.endswith("+")
     given: dict[str, Any] = {"model": MODELS.get(name, "pre-norm"), "task": name, "width": 16, "heads": 2}
     kind = tasks.get(name)
     if not issubclass(kind, Algorithmic):
@@ -86,6 +88,7 @@ def task_and_model(name: str, data: Path) -> tuple[Task, nn.Module]:
         given["batch_tokens"] = 300 if name in BYTES else 80
     elif kind.sequences:
         given["batch"] = 4
+    given |= WEIGHTED[name] if weighted else {}
     ready = prepare({**given, "depth": 1, "accumulate": 2, **OPTIONS.get(name, {})})
     return ready.task, build(ready.architecture, seed=3, dtype=torch.float64).eval()  # without dropout
 
@@ -121,7 +124,10 @@ def gradient(task: Task, model: nn.Module, shared: list[tuple[Batch, float]]) ->
 NAMES = [name for name in tasks.names() if tasks.get(name).__module__.startswith("transformula.")]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not tasks.get(name).compares])
+WEIGHTED = {name: {"class_weights": "a=5,b=0.5"} for name in ("classification",)}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not tasks.get(name).compares] + [f"{n}+" for n in WEIGHTED])
 def test_the_gradient_of_a_step_is_that_of_all_its_rows(name: str, data: Path) -> None:
     task, model = task_and_model(name, data)
     batches = [task.batch(step, micro) for step in (0, 1) for micro in (0, 1)]

@@ -265,3 +265,86 @@ def test_a_run_of_before_splits_were_stratified_keeps_its_split(reviews: Path, t
     assert [e.source for e in after.best + after.worst] == [e.source for e in before.best + before.worst]
     train(resume=run.folder, steps=2, quiet=True)
     assert "stratify: false" in config.read_text()
+
+
+@pytest.fixture
+def rare(tmp_path: Path) -> Path:
+    """Nine rows of one label for each of the other."""
+    rows = [f"{WORDS[label]} {n}\t{label}" for n in range(200) for label in [("good", "bad")[n % 10 == 0]]]
+    (tmp_path / "rare.tsv").write_text("text\tlabel\n" + "\n".join(rows))
+    return tmp_path / "rare.tsv"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_weighted_by_the_label(rare: Path, smoothing: float) -> None:
+    given: dict[str, Any] = {"text": "text", "label": "label", "label_smoothing": smoothing}
+    plain, task = made(rare, **given), made(rare, **given, class_weights="bad=6, good=2")
+    logits, targets = torch.randn(5, 1, 2), torch.tensor([0, 1, 1, 0, 1])
+    batch = task.batch(0)
+    batch = replace(batch, targets=targets)
+    rows = [slice(n, n + 1) for n in range(5)]
+    each = torch.stack([plain.objective(logits[row], replace(batch, targets=targets[row])) for row in rows])
+    weights = torch.tensor([6.0, 2.0])[targets]
+    torch.testing.assert_close(task.objective(logits, batch), (each * weights).sum() / weights.sum())
+    if not smoothing:
+        expected = torch.nn.functional.cross_entropy(logits[:, 0], targets, weight=torch.tensor([6.0, 2.0]))
+        torch.testing.assert_close(task.objective(logits, batch), expected)
+    assert float(task.objective(torch.zeros(5, 1, 2), batch)) == pytest.approx(0.6931, abs=1e-3), "that of guessing"
+
+
+def test_balanced_classes_count_alike_in_the_training_set(rare: Path) -> None:
+    task = made(rare, text="text", label="label", class_weights="balanced")
+    counts = Counter(str(row["label"]) for row in task.data.source.training)
+    weights = dict(zip(task.data.kind.labels, task.weights.tolist(), strict=True))
+    assert weights["bad"] * counts["bad"] == pytest.approx(weights["good"] * counts["good"])
+    assert sum(weights[label] * count for label, count in counts.items()) == pytest.approx(counts.total())
+    assert f"class weights in the loss: bad {weights['bad']:.4g}, good {weights['good']:.4g}" in repr(task.preview())
+    assert task.describe()["class_weights"].startswith("bad ") and "class_weights" not in made(rare).describe()
+
+
+def test_a_validation_loss_is_weighted_like_that_of_training(rare: Path) -> None:
+    task = made(rare, text="text", label="label", class_weights="balanced")
+
+    class Guess(torch.nn.Module):
+        def forward(self, tokens: torch.Tensor, lengths: Any = None) -> torch.Tensor:
+            return torch.tensor([2.0, 0.0]).expand(len(tokens), 1, 2)
+
+    side = task.data.validation
+    whole = replace(task.batch(0), targets=torch.stack(list(side.targets)))
+    expected = task.objective(torch.tensor([2.0, 0.0]).expand(len(side), 1, 2), whole)
+    assert task.evaluate(Guess())["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_class_weights_are_recorded_and_resumed(rare: Path, tmp_path: Path) -> None:
+    given = {"task": "classification", "data": str(rare), "depth": 1, "width": 8, "heads": 1, "batch": 4, "quiet": True}
+    run = train("pre-norm", **given, steps=2, class_weights={"bad": 5}, out=tmp_path / "run", tokenizer="bytes")
+    assert "class_weights:\n  bad: 5.0\n" in (run.folder / "config.yaml").read_text()
+    assert "- class_weights: bad 5, good 1\n" in (run.folder / "summary.md").read_text()
+    assert train(resume=run.folder, steps=3, quiet=True).result.steps == 3
+    with pytest.raises(InputError, match="class_weights was 'bad 5, good 1', is 'bad 5"):
+        train(resume=run.folder, steps=4, quiet=True, class_weights="balanced")
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("bda=2", "has no label 'bda'; did you mean bad"),
+        *((wrong, "expected balanced, or a weight above 0") for wrong in ("bad", "bad=0", "bad=nan", "=2", "")),
+        ("bad=1,bad=2", "expected balanced"),
+        ({"bad": "heavy"}, "expected balanced"),
+    ],
+)
+def test_mistakes_in_class_weights(rare: Path, weights: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"class_weights: .*{said}"):
+        made(rare, class_weights=weights)
+
+
+def test_class_weights_are_refused_where_they_have_no_effect(
+    rare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match="class_weights: with --several"):
+        made(rare, several=True, class_weights="balanced")
+    for task in ("language-modeling", "tagging", "translation"):
+        assert main(["train", "pre-norm", "--task", task, "--data", str(rare), "--class-weights", "balanced"]) == 2
+        said = capsys.readouterr().err
+        assert f"{task} has no such setting; tasks with it: classification, image-classification" in said

@@ -76,6 +76,8 @@ def resolve(
         if key not in keys and not mentioned(whole, key):
             where = "file" if source and key not in beside else ""
             what, names = unknown_key(key, given[key], known, where)
+            if having := tasks_with(key):
+                what, names = f"{task} has no such setting; tasks with it: {', '.join(having)}", []
             mistakes.append(f"{shortened(key)}: {what}")
             near += names
     for group in groups:
@@ -86,6 +88,13 @@ def resolve(
     if mistakes:
         raise ConfigError(mistakes, source=source, near=near, beside=beside)
     return read_model(text, {**needs, **changes}), read[0], read[1]
+
+
+def tasks_with(key: str) -> list[str]:
+    """The tasks whose data has this setting."""
+    from ..tasks.base import tasks
+
+    return [name for name in tasks.names() if key in of_task(name, "settings").model_fields]
 
 
 def lacking(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:

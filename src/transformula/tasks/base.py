@@ -50,9 +50,9 @@ def real(targets: Tensor) -> int:
     return int((targets != IGNORED).sum())
 
 
-def shares(counts: Sequence[int]) -> list[float]:
+def shares(counts: Sequence[float]) -> list[float]:
     """What part of all each count is; 0 where there are none."""
-    whole = max(1, sum(counts))
+    whole = sum(counts) or 1
     return [count / whole for count in counts]
 
 
@@ -263,7 +263,7 @@ class Task(ABC):
     reads       numbers of a model's text that its data depends on
     carries     whether its batches go on from step to step for a model that says `carry`
     chunks      whether its loss is made by `token_loss`, which can make logits in chunks
-    terms       of targets: over how many terms the loss of a batch is a mean
+    terms       of targets: over how many terms the loss of a batch is a mean; of a weighted mean the sum of weights
     shared      gives each part of a step's batches its share of the step's loss: the sum of shares times `loss` is the
                 loss of them all in one batch. A task whose loss is a sum of means over different terms has its own
     compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
@@ -288,7 +288,7 @@ class Task(ABC):
     higher: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
-    terms: ClassVar[staticmethod[[Tensor], int]] = staticmethod(real)
+    terms: Callable[[Tensor], float] = staticmethod(real)
     shared: ClassVar[Shared] = by_terms
     compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False

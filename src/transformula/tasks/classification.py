@@ -14,6 +14,7 @@ from ..data.settings import KeptLabels, LabeledSettings, StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
+from .class_weights import ClassWeights
 from .label_spelling import labeled
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
@@ -38,6 +39,7 @@ class ClassificationSettings(KeptLabels, StratifiedSettings, LabeledSettings):
     )
     several: bool = Field(False, description="a text may have several labels, or none")
     label_separator: str = Field(",", min_length=1, description="what parts the labels of a text, if not a list")
+    class_weights: ClassWeights = None
 
 
 @predictor("classifier")

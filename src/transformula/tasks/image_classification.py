@@ -21,6 +21,7 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
+from .class_weights import ClassWeights
 from .label_spelling import labeled
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
@@ -44,6 +45,7 @@ class ImageSettings(KeptLabels, StratifiedSettings):
     zoom: float = Field(0.0, ge=0, lt=1, description="in training, scale pictures by up to this share")
     flip: bool = Field(False, description="in training, mirror half of the pictures, left to right")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")
+    class_weights: ClassWeights = None
 
 
 class PictureRow(Mapping[str, Tensor]):

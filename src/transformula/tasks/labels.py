@@ -1,6 +1,6 @@
 """Labels: what tasks share whose model says to which classes a row belongs; one class, or several or none.
 
-one      loss = mean of -log P(label | row), P = softmax of the logits
+one      loss = mean of -log P(label | row), P = softmax of the logits; weighted by the label with `class_weights`
 several  loss = mean over rows and labels of -log P(y | row), P(label) = sigmoid of its logit
 """
 
@@ -18,9 +18,10 @@ from torch.nn import functional as F
 
 from ..data.records import Record
 from ..data.splits import SplitRows
-from ..errors import DataError, InputError, did_you_mean, nearest, setting
+from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .base import Batch
+from .class_weights import class_weights, in_words, weighted_mean
 from .cut_rows import is_cut, noted
 from .label_spelling import about_spelling, unseen, untrained
 from .predictor import Answer, Predictor, Progress
@@ -242,6 +243,16 @@ def trust(answers: Sequence[Label], records: Sequence[Record]) -> ReportPart:
     return calibration(probabilities, right if several else np.where(right.any(axis=1), right.argmax(axis=1), -1))
 
 
+def weights_of(settings: Any, kind: LabelPredictor, records: Sequence[Record]) -> Tensor | None:
+    """The weights of the classes, by the training rows; None where the settings state none. Raises ConfigError."""
+    if settings.class_weights is None:
+        return None
+    if kind.several:
+        what = "with --several a row has any number of labels, and no class of its own"
+        raise ConfigError(f"class_weights: {what}; leave it out")
+    return class_weights(settings.class_weights, kind.labels, [label for (label,) in labels_of(records, False)])
+
+
 class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
@@ -255,6 +266,14 @@ class LabelTask(RowTask):
         super().__init__(settings, numbers, **given)
         self.score = "micro_f1" if self.data.kind.several else "accuracy"
         self.widths = {len(self.data.kind.labels): ONE_LABEL}
+        self.weights = weights_of(settings, self.data.kind, self.data.source.training)
+        if (weights := self.weights) is not None:
+            self.terms = lambda targets: float(weights[targets.cpu()].sum())
+            self.data.notes.append(f"class weights in the loss: {in_words(self.data.kind.labels, weights)}")
+
+    def describe(self) -> dict[str, Any]:
+        told = {} if self.weights is None else {"class_weights": in_words(self.data.kind.labels, self.weights)}
+        return {**super().describe(), **told}
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         if output.shape[1] != 1:
@@ -265,7 +284,11 @@ class LabelTask(RowTask):
         logits, targets = output[:, 0], batch.targets
         if self.data.kind.several:
             return F.binary_cross_entropy_with_logits(logits, targets)
-        return F.cross_entropy(logits, targets, label_smoothing=self.data.settings.label_smoothing)
+        smoothing = self.data.settings.label_smoothing
+        if self.weights is None:
+            return F.cross_entropy(logits, targets, label_smoothing=smoothing)
+        each = F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+        return weighted_mean(each, targets, self.weights)
 
     @classmethod
     def measure(cls, answers: Sequence[Label], records: Sequence[Record]) -> list[Measured]:

@@ -375,7 +375,7 @@ class RowTask(Task):
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them: `loss`, the mean over the same terms as in
         training, and the task's own."""
-        side, device, loss, counted, done = self.data.validation, device_of(model), 0.0, 0, 0
+        side, device, loss, counted, done = self.data.validation, device_of(model), 0.0, 0.0, 0
         outputs: list[Tensor] = [torch.empty(0)] * len(side.rows)
         view = evaluating(model)
         with torch.no_grad():
