@@ -20,6 +20,7 @@ from ..runs.folder import command
 from ..runs.log import points_of, read_log
 from ..tasks.scores.report import interval_of
 from .failure import Interrupts, kept_of
+from .overfitting import parting_of
 from .position import TENTHS
 from .progress import duration
 
@@ -56,6 +57,7 @@ class RunResult:
     preempted   whether a scheduler asked (SIGTERM, SIGUSR1); then it is interrupted, too
     score       the name of the main score, that of the baselines and the verdict
     interval    that of the main score: where it would be on other rows of the kind, by 95 %; () where it is not known
+    remark      where training and validation part, in a sentence; "" where they do not
     scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
     usage       the command that uses the model; "" where there is none
     resume      the command by which the run goes on
@@ -80,6 +82,7 @@ class RunResult:
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
     interval: tuple[float, ...] = ()
+    remark: str = ""
     scored_on: str = ""
     usage: str = ""
     resume: str = ""
@@ -107,7 +110,8 @@ class RunResult:
             on = f" ({self.scored_on})" if self.scored_on else ""
             named = main_scores(self.scores, self.score, self.interval)
             rows.append(f"validation{on}, best at step {self.best_step:,}: {named}")
-        return "\n".join([*rows, *([self.verdict] if self.verdict else []), f"run: {self.folder}"])
+        said = [text for text in (self.verdict, self.remark) if text]
+        return "\n".join([*rows, *said, f"run: {self.folder}"])
 
 
 def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None) -> RunResult:
@@ -151,6 +155,7 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
             )
     selected = trainer.settings.select or task.score
     interval = interval_of(p.best_resampled) if p.best_resampled and selected == task.score else ()
+    parting = made("remark", lambda: parting_of(read_log(run.log.path))) if first else None
     model, settings, use = trainer.weights.master.eval(), trainer.settings.plain(), run.packages()
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
@@ -162,8 +167,7 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
         interrupted=interrupted, preempted=preempted, settings=settings, score=task.score, scored_on=p.best_on,
-        interval=interval,
-        usage=usage, resume=resume, first=first,
+        interval=interval, usage=usage, resume=resume, first=first, remark="" if parting is None else f"{parting}",
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
     times = {"seconds": round(seconds, 3), "evaluating": round(p.evaluating, 3)}
@@ -227,6 +231,8 @@ def write_page(
         *[f"## Data: {task}", "", *[f"- {key}: {value}" for key, value in about["task"].items()], ""],
         *["## Training", "", *[f"- {key}: {value}" for key, value in result.settings.items() if value is not None], ""],
     ]
+    if result.remark:
+        rows += [f"- {result.remark[:1].upper()}{result.remark[1:]}.", ""]
     if result.scored_on:
         rows += [f"- The validation scores are of a sample: {result.scored_on}.", ""]
     if result.sample:
