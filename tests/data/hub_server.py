@@ -33,11 +33,13 @@ COLUMNS = (
 
 @dataclass
 class Repository:
-    """A data set's files by path. `gated`: the files are for those who show this token."""
+    """A data set's files by path. `gated`: the files are for those who show this token; `listed`: other names under
+    which the hub lists them."""
 
     files: Mapping[str, bytes]
     gated: str | None = None
     revisions: tuple[str, ...] = ("main",)
+    listed: Mapping[str, str] = field(default_factory=dict)
     sha: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +111,8 @@ class HubServer(ThreadingHTTPServer):
     ranges   (path, first byte, end) of the files' parts that were asked for
     unknown  requests that it has no answer for: a test that passes with one of them tests less than it says
     page     entries of a listing that are sent at once
+    tokens   what clients showed to prove who they are
+    drip     seconds between two bytes of a "drip"
     """
 
     daemon_threads = True
@@ -118,6 +122,8 @@ class HubServer(ThreadingHTTPServer):
         self.repositories, self.page = dict(repositories), page
         self.asked: Counter[str] = Counter()
         self.unknown: list[str] = []
+        self.tokens: list[str | None] = []
+        self.drip = 0.02
         self.faulted: list[str] = []
         self.ranges: list[tuple[str, int, int]] = []
         self._faults: list[tuple[str, deque[int | str | None]]] = []
@@ -145,13 +151,25 @@ class HubServer(ThreadingHTTPServer):
         "drop"              the connection ends in the middle of the body
         "stall"             half of the body comes, and then nothing more
         "short"             a body that lacks its second half, and says so: a file that lost its end
+        "long"              twice the body, and the length of one
+        "html"              a page for people, with the status 200
+        "cut"               the first half of the JSON, as if that were all
+        "drip"              the body, a byte at a time
+        "loop"              sent to the same place again
+        "to URL"            sent to another place
+
+        What is said of a data set, and not its data, is at a place that begins with "api:", as in "api:tree".
         """
         self._faults.append((place, deque(faults)))
+
+    def be_well(self) -> None:
+        """Let no further answer be a fault."""
+        self._faults.clear()
 
     def fault(self, path: str) -> int | str | None:
         with self._lock:
             for place, faults in self._faults:
-                if place in path and faults:
+                if place in path and faults and place.startswith("api:") == path.startswith("api:"):
                     if faults[0] is not None:
                         self.faulted.append(f"{faults[0]} {path}")
                     return faults.popleft()
@@ -178,13 +196,13 @@ def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**2
     import fsspec.spec
     from huggingface_hub import constants
     from huggingface_hub.utils import _http
-
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("TRANSFORMULA_HUB_WAIT", "0")
     for module, values in (
         (constants, {"ENDPOINT": hub.url, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": False,
                      "AGENT_HARNESSES_PATH": f"{cache}/agents.json", "HF_HUB_DOWNLOAD_TIMEOUT": timeout,
+                     "HF_HUB_ETAG_TIMEOUT": timeout,
                      "HF_TOKEN_PATH": f"{cache}/token",
                      "HUGGINGFACE_CO_URL_TEMPLATE": hub.url + "/{repo_id}/resolve/{revision}/{filename}"}),
         (datasets.config, {"HF_ENDPOINT": hub.url, "HF_DATASETS_CACHE": cache, "HF_HUB_OFFLINE": False,
@@ -218,6 +236,8 @@ class Answer(BaseHTTPRequestHandler):
         self.posted = self.rfile.read(length) if length else b""
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         self.server.noted(f"{self.command} {unquote(address.path)}")
+        self.server.tokens.append(self.headers.get("Authorization"))
+        self.due: int | str | None = None
         if parts[:2] == ["api", "datasets"] and len(parts) >= 4:
             self.about("/".join(parts[2:4]), parts[4:])
         elif parts[0] == "datasets" and len(parts) >= 6 and parts[3] == "resolve":
@@ -234,6 +254,9 @@ class Answer(BaseHTTPRequestHandler):
     def about(self, name: str, rest: list[str]) -> None:
         """Of a repository: what it is, the listing of a folder, what some paths are."""
         verb, revision = (rest + ["revision", "main"][len(rest) :])[:2] if rest else ("revision", "main")
+        self.due = self.server.fault(f"api:{verb}/{name}")
+        if isinstance(self.due, int) or (self.due or "").startswith(("loop", "to ")):
+            return self.astray(self.due)
         repository = self.found(name, revision)
         if repository is None:
             return
@@ -287,8 +310,10 @@ class Answer(BaseHTTPRequestHandler):
         head = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": repository.sha,
                 "Accept-Ranges": "bytes", "X-Linked-Size": str(len(body))}  # fmt: skip
         fault = self.server.fault(path) if self.command == "GET" else None
-        if isinstance(fault, int):
-            return self.refuse(fault, "", "the hub has a bad day", {"Retry-After": "0"} if fault == 429 else {})
+        if isinstance(fault, int) or (fault or "").startswith(("loop", "to ")):
+            return self.astray(fault)
+        if fault == "html":
+            return self.page_for_people()
         status, part = 200, body
         if asked := self.headers.get("Range"):
             first, last = asked.removeprefix("bytes=").split("-")
@@ -298,18 +323,39 @@ class Answer(BaseHTTPRequestHandler):
             status, part = 206, body[start:end]
             self.server.ranges.append((path, start, end))
             head["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
-        sent = part[: len(part) // 2] if fault else part
+        sent = part[: len(part) // 2] if fault in ("drop", "stall", "short") else part
         self.begin(status, len(sent if fault == "short" else part), head)
         if self.command != "HEAD":
-            self.wfile.write(sent)
-            self.wfile.flush()
+            self.give(sent * 2 if fault == "long" else sent, fault == "drip")
         if fault == "stall":
             self.connection.settimeout(0.01)
             while not self.server.ended.is_set() and self.open():
                 pass
-        if fault in ("drop", "stall"):
+        if fault in ("drop", "stall", "long"):
             self.close_connection = True
         return None
+
+    def astray(self, fault: int | str | None) -> None:
+        """An answer without what was asked for: a status, or another place."""
+        if isinstance(fault, int):
+            return self.refuse(fault, "", "the hub has a bad day", {"Retry-After": "0"} if fault == 429 else {})
+        to = str(fault).removeprefix("to ") if fault != "loop" else self.server.url + self.path
+        self.begin(302, 0, {"Location": to})
+        return None
+
+    def page_for_people(self) -> None:
+        body = b"<!doctype html><title>Sign in</title><p>Sign in to the network of the hotel." + b"<p>" * 2000
+        self.begin(200, len(body), {"Content-Type": "text/html"})
+        if self.command != "HEAD":
+            self.give(body)
+
+    def give(self, body: bytes, slowly: bool = False) -> None:
+        """Send a body; `slowly`: a byte at a time, each before a client's patience with silence ends."""
+        for start in range(0, len(body), 1 if slowly else len(body) or 1):
+            self.wfile.write(body[start : start + 1] if slowly else body)
+            self.wfile.flush()
+            if slowly and self.server.ended.wait(self.server.drip):
+                return
 
     def open(self) -> bool:
         """Whether the client still holds on."""
@@ -321,10 +367,21 @@ class Answer(BaseHTTPRequestHandler):
             return False
 
     def send(self, content: Any, head: Mapping[str, str] | None = None) -> None:
+        due = self.due
+        if due == "html":
+            return self.page_for_people()
         body = json.dumps(content).encode()
-        self.begin(200, len(body), {"Content-Type": "application/json", **(head or {})})
+        sent = body[: len(body) // 2] if due in ("cut", "drop", "stall") else body * 2 if due == "long" else body
+        self.begin(200, len(sent if due == "cut" else body), {"Content-Type": "application/json", **(head or {})})
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.give(sent, due == "drip")
+        if due == "stall":
+            self.connection.settimeout(0.01)
+            while not self.server.ended.is_set() and self.open():
+                pass
+        if due in ("drop", "stall", "long"):
+            self.close_connection = True
+        return None
 
     def refuse(self, status: int, code: str, message: str, head: Mapping[str, str] | None = None) -> None:
         body = json.dumps({"error": message}).encode()
@@ -354,5 +411,6 @@ def entries(repository: Repository, folder: str, recursive: bool) -> list[dict[s
                                   "path": at})  # fmt: skip
         if recursive or len(parts) == 1:
             oid = hashlib.sha1(body).hexdigest()
-            found[path] = {"type": "file", "oid": oid, "size": len(body), "path": path}
+            name = repository.listed.get(path, path)
+            found[name] = {"type": "file", "oid": oid, "size": len(body), "path": name}
     return list(found.values())

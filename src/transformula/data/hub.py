@@ -21,15 +21,16 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ..errors import DataError, InputError, RunError, did_you_mean, listing, nearest
+from ..errors import DataError, InputError, RunError, did_you_mean, listing, nearest, shortened
 from ..extras import need
+from .hub_guard import guard
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ def library() -> ModuleType:
         setattr(config, f"{name}_RETRY_INTERVAL", 0)
     for name in ("SERVER_UNAVAILABLE", "RATE_LIMIT"):
         setattr(config, f"STREAMING_READ_{name}_RETRY_INTERVAL", 0)
+    guard()
     return datasets
 
 
@@ -212,6 +214,8 @@ def passes(error: BaseException) -> bool:
         kinds = {kind.__name__ for kind in type(one).__mro__}
         if status := getattr(getattr(one, "response", None), "status_code", None):
             return status in AGAIN
+        if "UnsupportedProtocol" in kinds:  # it sends us to a file of this machine
+            return False
         if kinds & {"TransportError", "ConnectionError", "TimeoutError", "ClientError", "IncompleteRead"}:
             return True
     return False
@@ -234,6 +238,11 @@ def explained(error: Exception, what: str, where: str) -> InputError:
         remedy = (
             f"there is no such data set at {endpoint()}, nor such a folder here, or it is private: write OWNER/NAME as"
             " its page does; for a private one set HF_TOKEN"
+        )
+    elif kinds & {"JSONDecodeError", "TooManyRedirects", "UnsupportedProtocol"}:
+        remedy = (
+            f"{where}: what answers in the place of the hub ({endpoint()}) does not speak as a hub does ({text}): see"
+            " whether the network asks you to sign in, what a proxy says, and where HF_ENDPOINT points"
         )
     elif kinds & {"ArrowInvalid", "ArrowException"}:
         remedy = f"{where}: is not a whole file ({text}); name another revision, or tell its owner"
@@ -293,12 +302,29 @@ class HubSet:
         if name.split not in known:
             near = did_you_mean(nearest(name.split, known))
             raise DataError(f"has no split {name.split!r};{near} it has: {listing(known)}", path=name.text)
+        self._check_files(builder.config.data_files[name.split])
         if hasattr(builder.config, "fragment_scan_options"):  # of parquet: by default a file is fetched far ahead
             parts = need("pyarrow.dataset", NEEDS)
             builder.config.fragment_scan_options = parts.ParquetFragmentScanOptions(
                 pre_buffer=False, use_buffered_stream=True, buffer_size=1 << 20
             )
         return builder
+
+    def _check_files(self, files: Iterable[Any]) -> None:
+        """Raise DataError for files that lie outside of the data set: the head of a data set may name any file of this
+        machine, or any address."""
+        folder = os.path.realpath(self.name.repository) if os.path.isdir(self.name.repository) else None
+        for file in map(str, files):
+            own = file.rpartition("::")[2]  # of gzip://a.txt::hf://...
+            if folder is not None:
+                path = own.removeprefix("file://")
+                inside = "://" not in path and os.path.commonpath([folder, os.path.realpath(path)]) == folder
+            else:
+                start = own.removeprefix(f"hf://datasets/{self.name.repository}@")
+                inside = start != own and ".." not in start.split("/")
+            if not inside:
+                message = f"names a file that is not its own: {shortened(file)}; if that is meant, name it as the data"
+                raise DataError(message, path=self.name.text)
 
     def _check_config(self) -> None:
         """Raise DataError that lists the configs, if none or one that is not there was named."""

@@ -1,0 +1,125 @@
+"""What the hub's libraries leave open to a hub that means ill, or that is ill: answers that never end, and files that
+unpack to more than a disk holds."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from ..errors import DataError
+from ..extras import need
+from .lines import RATIO, UNPACKED
+
+SLOWEST = 1024  # bytes of an answer that come in a second, at least, on average
+PATIENCE = 3  # how many times the seconds of silence, at which a request is given up, an answer may be slower
+ONCE = threading.Lock()
+PACKERS = ("gzip", "zstd", "bz2", "xz", "lzma")  # as fsspec names them
+
+
+def guard() -> None:
+    """Guard this process's requests to the hub, and what is unpacked of its files; once for all."""
+    hub = need("huggingface_hub.utils._http", "reading a data set of the hub")
+    with ONCE:  # a new maker closes the client that other threads may be reading from
+        factory = getattr(hub, "_GLOBAL_CLIENT_FACTORY", None)
+        if factory is not None and not hasattr(factory, "guarded"):  # a library before 1.0 has none
+            hub.set_client_factory(guarded(factory))
+    packers = need("fsspec.compression", "reading a data set of the hub").compr
+    for name in PACKERS:
+        if name in packers and not hasattr(packers[name], "guarded"):
+            packers[name] = bounded(packers[name])
+
+
+def guarded(factory: Callable[[], Any]) -> Callable[[], Any]:
+    """A maker of clients that give up on silence where a request says nothing of that, and on an answer that drips."""
+
+    constants = need("huggingface_hub.constants", "reading a data set of the hub")
+
+    def silence() -> float:
+        return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
+
+    def client() -> Any:
+        made = factory()
+        hooks = made.event_hooks
+        made.event_hooks = {
+            **hooks,
+            "request": [*hooks.get("request", ()), lambda request: limit(request, silence())],
+            "response": [*hooks.get("response", ()), lambda response: pace(response, silence())],
+        }
+        return made
+
+    client.guarded = True  # type: ignore[attr-defined]
+    return client
+
+
+def limit(request: Any, silence: float) -> None:
+    """Let a request that reads be given up after some seconds of silence, where it says nothing of that: a listing."""
+    if request.method in ("GET", "HEAD"):
+        stated = request.extensions.get("timeout") or {}
+        limits = {name: silence if stated.get(name) is None else stated[name] for name in ("connect", "read")}
+        request.extensions["timeout"] = {**stated, **limits}
+
+
+def pace(response: Any, silence: float) -> None:
+    """Let the body of an answer be given up where it comes too slowly."""
+    stream, library = response.stream, need(type(response).__module__.partition(".")[0], "reading from the hub")
+
+    class Paced(library.SyncByteStream):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Iterator[bytes]:
+            waited, received = 0.0, 0
+            pieces = iter(stream)
+            while True:
+                begun = time.monotonic()
+                piece = next(pieces, None)
+                waited += time.monotonic() - begun  # not what the reader does between two of them
+                if piece is None:
+                    return
+                received += len(piece)
+                if waited > PATIENCE * silence and received < SLOWEST * waited:
+                    said = f"{received:,} bytes in {waited:.1f} s of waiting"
+                    raise library.ReadTimeout(f"the answer comes too slowly: {said}", request=response.request)
+                yield piece
+
+        def close(self) -> None:
+            stream.close()
+
+    response.stream = Paced()
+
+
+def bounded(unpack: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of fsspec that unpacks files, and refuses one of the hub that unpacks to far more than text does."""
+
+    def unpacked(file: Any, **how: Any) -> Any:
+        opened = unpack(file, **how)
+        if not type(file).__name__.startswith("HfFileSystem"):
+            return opened
+        return io.BufferedReader(cast(io.RawIOBase, Unpacking(opened, file)))
+
+    unpacked.guarded = True  # type: ignore[attr-defined]
+    return unpacked
+
+
+class Unpacking(io.RawIOBase):
+    """What a file of the hub unpacks to. Raises DataError where that is far more than a text packs to."""
+
+    def __init__(self, opened: Any, packed: Any) -> None:
+        self._opened, self._packed, self._count = opened, packed, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        room = memoryview(cast(bytearray, buffer))
+        piece = self._opened.read(len(room))
+        room[: len(piece)] = piece
+        self._count += len(piece)
+        if self._count > max(UNPACKED, RATIO * self._packed.tell()):
+            name = str(getattr(self._packed, "path", "a file of the hub"))
+            raise DataError(f"unpacks to more than {RATIO} times its size, {self._count:,} bytes so far", path=name)
+        return len(piece)
+
+    def close(self) -> None:
+        self._opened.close()
+        super().close()
