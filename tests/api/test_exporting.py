@@ -177,6 +177,35 @@ def test_a_text_for_a_text(given: dict[str, Any], tmp_path: Path) -> None:
     assert "\n".join(said(out, lines)) == "\n".join(written)
 
 
+@pytest.mark.parametrize(
+    ("model", "given", "dtype"),
+    [
+        ("learned", {"lower": "first"}, None),
+        pytest.param("translator", {"lower": "all", "joint": False}, "float16", marks=slow),
+    ],
+)
+def test_a_folder_of_ctranslate2_answers_texts(model: str, given: dict[str, Any], dtype: str | None, tmp_path: Path):
+    """And longer ones than it has positions: what is cut is said, and there is no error of its own."""
+    pytest.importorskip("ctranslate2")
+    text = Model("translator").text
+    if model == "learned":
+        text = text.replace("sinusoids", "positions")
+    else:
+        text = text.replace("embed.words(source)", "embed(source, rows=source_vocab)")
+        text = text.replace("vocab:", "source_vocab: 9\nvocab:", 1)
+        given = {**given, "numbers": {"source_vocab": 290, "vocab": 280}}
+    given = {"inputs": ("source", "tokens"), "source": "source", "target": "target", "tokenizer": "bpe", **given}
+    folder, module, kind = trained(tmp_path, "translation", TRANSLATED, model=text, **given)
+    out = export(folder, tmp_path / "out", to="ctranslate2", dtype=dtype)
+    lines = [" ".join(NAMES[n % 5 : n % 11]) for n in range(20)]
+    module = module.half().float() if dtype else module
+    written = [best.text for best, *_ in kind.predict([module], lines, SearchSettings(beam=1))]
+    assert "\n".join(said(out, lines)) == "\n".join(written)
+    long = subprocess.run([sys.executable, str(out / "predict.py"), "red " * 9000], capture_output=True, text=True)
+    rows = 4096 if model == "translator" else json.loads((out / "programs.json").read_text())["context"]
+    assert long.returncode == 0 and f"1 of 1 texts are longer than the {rows} tokens" in long.stderr
+
+
 @slow
 def test_a_part_of_a_text_for_a_question(tmp_path: Path) -> None:
     context = " ".join(texts()[20:26])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .inputs import predictor_in
 from .reading import model_folder
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from ..tasks.predictor import Predictor
@@ -29,9 +32,9 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
 
     folder, report = model_folder(run), Path(run) / "summary.md"
     predictor = predictor_in(folder)
-    leaving = Leaving(predictor, to, task_of(folder))
+    leaving = Leaving(predictor, to, task_of(folder), type_named(dtype))
     return convert(
-        folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=type_named(dtype),
+        folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=leaving.dtype,
         extras=leaving.before, finish=leaving.finish,
     )  # fmt: skip
 
@@ -48,13 +51,13 @@ class Leaving:
     """What leaves with a model in a format. A folder that can be read here again keeps its tokenizer's file, but for
     those of transformers, which opens the library's form alone; here that of characters would not be read in it."""
 
-    def __init__(self, predictor: Predictor | None, to: str, task: str) -> None:
+    def __init__(self, predictor: Predictor | None, to: str, task: str, dtype: torch.dtype | None = None) -> None:
         from ..interop.exchange import IMPORTERS
         from ..interop.folder import THEIRS
         from ..tasks.pipeline import pipeline_of
         from ..tokenizers.characters import Characters
 
-        self.pipeline, self.task = None if predictor is None else pipeline_of(predictor), task
+        self.pipeline, self.task, self.dtype = None if predictor is None else pipeline_of(predictor), task, dtype
         tokenizer = None if predictor is None else predictor.tokenizer
         kept = isinstance(tokenizer, Characters) if to == THEIRS else to in IMPORTERS
         self.early, self.published = to in IMPORTERS, not kept
@@ -65,21 +68,31 @@ class Leaving:
 
     def finish(self, module: nn.Module, folder: Path) -> None:
         from ..interop.programs import ABOUT
+        from ..structured import load_json
         from ..tasks.pipeline import SCRIPT, check_scripts, write_scripts
 
+        about = load_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
+        # of a program with an encoder, the context is that of what is written; one of CTranslate2 has one for both
+        context = None if "start" in about.get("programs", {}) else about.get("context")
         if not self.early:
-            self.write(folder)
+            self.write(folder, {} if self.pipeline is None else self.pipeline.limits(module, context))
         if self.pipeline is None or not (folder / ABOUT).is_file():
             return
         if reason := self.pipeline.unscripted:
             warnings.warn(f"no {SCRIPT} is written: {reason}", stacklevel=2)
             return
         write_scripts(self.pipeline, folder)
-        check_scripts(self.pipeline, module, folder)
+        check_scripts(self.pipeline, self.rounded(module), folder)
 
-    def write(self, folder: Path) -> None:
+    def rounded(self, module: nn.Module) -> nn.Module:
+        """The model with weights as they were written, in the type that was asked for."""
+        if self.dtype is None:
+            return module
+        return copy.deepcopy(module).to(self.dtype).float()
+
+    def write(self, folder: Path, limits: Mapping[str, Any] | None = None) -> None:
         from ..interop.exchange import PIPELINE
         from ..tasks.pipeline import write_pipeline
 
         if self.pipeline is not None:
-            write_pipeline(self.pipeline, folder / PIPELINE, self.task, self.published)
+            write_pipeline(self.pipeline, folder / PIPELINE, self.task, self.published, limits)

@@ -83,6 +83,11 @@ class Pipeline(Generic[P]):
             return str(error)
         return "" if self.script.is_file() else f"there is none for a model of the kind {self.predictor.name!r}"
 
+    def limits(self, module: Any, context: int | None) -> dict[str, Any]:
+        """What of `plain` the model that is written says otherwise; `context` is how many positions the program has,
+        None where it does not say."""
+        return {}
+
     def in_library(self) -> dict[str, library.Tokenizer]:
         """What makes ids of texts, in the tokenizers library's form, by file, that of what is read first. Raises
         InputError where it has no such form."""
@@ -136,7 +141,9 @@ def pipeline_of(predictor: Predictor) -> Pipeline[Any]:
     return (pipelines.get(predictor.name) if predictor.name in pipelines else Pipeline)(predictor)
 
 
-def write_pipeline(pipeline: Pipeline[Any], path: Path, task: str, published: bool) -> None:
+def write_pipeline(
+    pipeline: Pipeline[Any], path: Path, task: str, published: bool, limits: Mapping[str, Any] | None = None
+) -> None:
     """Write pipeline.json; `published`: the tokenizer beside it, too, in the tokenizers library's form."""
     kind = pipeline.predictor
     plain = {"format": 1, "kind": kind.name, "task": task, **pipeline.plain()}
@@ -149,7 +156,7 @@ def write_pipeline(pipeline: Pipeline[Any], path: Path, task: str, published: bo
                     check_tokenizer(pipeline, backend)
                 backend.save(str(path.parent / name))
                 form = "tokenizers"
-    plain["tokenizer"] = form and {"file": TOKENIZER, "form": form}
+    plain |= {"tokenizer": form and {"file": TOKENIZER, "form": form}, **(limits or {})}
     lines = (f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items())
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

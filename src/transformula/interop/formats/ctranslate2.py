@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from ...tokenizers.base import Tokenizer
 from ...words.waves import waves
 from ..exchange import TEXT, condition, exporter, text_of
 from ..named.exports import Export, export_of
+from ..programs import ABOUT
 from ..token_names import names_of, tokenizer_of
 
 PROGRAM = "CTranslate2"
 BASE = 10000.0  # of the wavelengths of sinusoids
+POSITIONS = 4096  # rows of a table of sinusoids, of which our model needs none: it reads texts of any length
 SOURCE = "source"  # the folder of the source's tokenizer, where it has its own
 TYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 NORM = {"weight": "gamma", "bias": "beta"}  # its names of what norms learn
@@ -28,7 +31,7 @@ NORM = {"weight": "gamma", "bias": "beta"}  # its names of what norms learn
 def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
     """`model.bin`, `config.json` and the vocabularies, as `ctranslate2.Translator` opens them, in `dtype` or the
     model's type. CTranslate2 itself puts the marks around a source that the tokenizer says. `model.yaml` stands beside
-    them.
+    them, and `programs.json`, whose `context` is how many positions it has, of a source and of a target.
 
     Raises CheckpointError for a text that CTranslate2 does not compute, and for a folder without a tokenizer.
     """
@@ -39,11 +42,11 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     kind = TYPES.get(dtype or next(model.parameters()).dtype)
     if kind is None:
         raise CheckpointError(f"{PROGRAM} has weights in {', '.join(TYPES.values())}; name one, e.g. --dtype float32")
-    source, target, marks = vocabularies_of(export, folder)
+    source, target, marks, written = vocabularies_of(export, folder)
     spec = TransformerSpec(*(stack_of(export, side) for side in ("encoder", "decoder")))
     for name, tensor in export.tensors(model):
         put(spec, name, tensor.detach().cpu().contiguous())
-    put_positions(export, spec)
+    rows = put_positions(export, spec)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     for key, value in {**marks, "layer_norm_epsilon": float(export.constants["eps"])}.items():
@@ -52,6 +55,8 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     spec.optimize(quantization=kind)
     spec.save(str(folder))
     (folder / TEXT).write_text(text, encoding="utf-8")
+    about = {"format": 1, "programs": {"model": {"file": "model.bin"}}, "context": rows, "end": sorted(written.ends)}
+    (folder / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
 @condition("ctranslate2")
@@ -62,12 +67,13 @@ def check_computed(model: nn.Module, folder: Path | None) -> None:
     export.tensors(model)
 
 
-def vocabularies_of(export: Export, folder: Path) -> tuple[list[str], list[str], dict[str, Any]]:
-    """The names of the tokens that are read and of those that are written, and the marks. Raises CheckpointError."""
+def vocabularies_of(export: Export, folder: Path) -> tuple[list[str], list[str], dict[str, Any], Tokenizer]:
+    """The names of the tokens that are read and of those that are written, the marks, and the tokenizer of what is
+    written. Raises CheckpointError."""
     target, written = vocabulary_of(folder, int(export.constants["vocab"]))
     own = folder / SOURCE if (folder / SOURCE).is_dir() else folder
     source, read = vocabulary_of(own, int(export.constants["source_vocab"]))
-    return source, target, marks_of(source, read, target, written)
+    return source, target, marks_of(source, read, target, written), written
 
 
 def stack_of(export: Export, side: str) -> Any:
@@ -90,16 +96,18 @@ def put(spec: Any, name: str, tensor: Tensor) -> None:
     setattr(place, NORM[last] if hasattr(place, "gamma") else last, tensor)
 
 
-def put_positions(export: Export, spec: Any) -> None:
-    """Tables of positions, from that of the first on."""
-    said, numbers = export.said, export.constants
+def put_positions(export: Export, spec: Any) -> int:
+    """Tables of positions, from that of the first on; how many positions both have."""
+    said, numbers, sizes = export.said, export.constants, []
     for stack in (spec.encoder, spec.decoder):
         table = stack.position_encodings
         if export.value(said["waves"]):
-            rows = torch.arange(numbers["context"], dtype=torch.float64)
+            rows = torch.arange(max(numbers["context"], POSITIONS), dtype=torch.float64)
             table.encodings = waves(rows, 0, numbers["width"], BASE, bool(export.value(said["halves"])))[0].float()
         else:
             table.encodings = table.encodings[export.value(said["first"]) :].contiguous()
+        sizes.append(len(table.encodings))
+    return min(sizes)
 
 
 def vocabulary_of(folder: Path, size: int) -> tuple[list[str], Tokenizer]:

@@ -74,6 +74,12 @@ class WritingPipeline(Pipeline[Writing]):
             **decoding(kind.target),
         }
 
+    def limits(self, module: Any, context: int | None) -> dict[str, Any]:
+        """A source that is longer than the positions that are learned is cut, and that is said; here it is refused."""
+        each = (self.predictor.most, context, module.positions_of(self.predictor.input))
+        known = [count for count in each if count is not None]
+        return {"most": min(known)} if known else {}
+
     @property
     def unscripted(self) -> str:
         if self.predictor.source is None:

@@ -9,9 +9,20 @@ from tokenizers import Tokenizer
 
 folder = Path(__file__).parent
 pipeline, about = (json.loads((folder / name).read_text("utf-8")) for name in ("pipeline.json", "programs.json"))
-tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-tokenizer.encode_special_tokens = True  # a text may hold the name of a special token
 cut = []  # of each text, or of several in a row, whether its end was not read
+
+
+def opened_tokenizer(name):
+    """What makes ids of texts, which may hold the names of special tokens; None where the model reads no texts."""
+    if not (folder / name).is_file():
+        return None
+    tokenizer = Tokenizer.from_file(str(folder / name))
+    tokenizer.encode_special_tokens = True
+    tokenizer.no_truncation()  # what is cut is counted here
+    return tokenizer
+
+
+tokenizer = opened_tokenizer("tokenizer.json")
 
 
 def opened(path):
@@ -70,6 +81,41 @@ def generated(model, prompt, most, fixed=()):
             break
         ids += chunk
     return ids
+
+
+def writer():
+    """What writes the ids of a target, greedily, for those of a source with its marks."""
+    if about["programs"]["model"]["file"].endswith(".bin"):
+        return translator()
+    model, start = program("model"), program("start") if "start" in about["programs"] else None
+
+    def write(ids):
+        prompt, fixed = (pipeline["begin"], start({"source": [ids]})) if start else (ids, {})
+        room = (about["context"] or len(prompt) + pipeline["max_tokens"]) - len(prompt)
+        return generated(model, prompt, min(pipeline["max_tokens"], room), fixed)
+
+    return write
+
+
+def translator():
+    """The same of a folder of CTranslate2, which takes tokens by name and puts the marks around a source itself."""
+    import ctranslate2
+
+    def names(side):
+        files = (folder / f"{name}_vocabulary.json" for name in (side, "shared"))
+        return json.loads(next(file for file in files if file.is_file()).read_text("utf-8"))
+
+    model = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    source, target = names("source"), names("target")
+    number, (before, after) = {name: number for number, name in enumerate(target)}, map(len, pipeline["marks"])
+
+    def write(ids):
+        words = [source[number] for number in ids[before : len(ids) - after]]
+        most = min(pipeline["max_tokens"], about["context"] - 1)
+        limits = {"max_decoding_length": most, "min_decoding_length": 0, "max_input_length": 0}
+        return [number[name] for name in model.translate_batch([words], beam_size=1, **limits)[0].hypotheses[0]]
+
+    return write
 
 
 def decoded(ids):

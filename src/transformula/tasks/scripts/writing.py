@@ -3,14 +3,10 @@
 import unicodedata
 from itertools import takewhile
 
-from tokenizers import Tokenizer
+from .runtime import answer_all, decoded, encoded, opened_tokenizer, pipeline, writer
 
-from .runtime import about, answer_all, decoded, encoded, folder, generated, pipeline, program
-
-model = program("model")
-start = program("start") if "start" in about["programs"] else None
-reader = Tokenizer.from_file(str(folder / pipeline["reader"]))
-reader.encode_special_tokens = True
+write = writer()
+reader = opened_tokenizer(pipeline["reader"])
 
 
 def spelled(text):
@@ -24,10 +20,7 @@ def spelled(text):
 def answer(text):
     if not text.strip():
         return ""
-    ids = list(encoded([spelled(text)], reader)["tokens"][0])
-    prompt, fixed = (pipeline["begin"], start({"source": [ids]})) if start else (ids, {})
-    room = (about["context"] or len(prompt) + pipeline["max_tokens"]) - len(prompt)
-    written = decoded(generated(model, prompt, min(pipeline["max_tokens"], room), fixed))
+    written = decoded(write(list(encoded([spelled(text)], reader)["tokens"][0])))
     if pipeline["spelling"]["lower"] == "none":
         return written
     written = written.removeprefix(" ")
