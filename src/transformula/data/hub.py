@@ -302,7 +302,8 @@ class HubSet:
         if name.split not in known:
             near = did_you_mean(nearest(name.split, known))
             raise DataError(f"has no split {name.split!r};{near} it has: {listing(known)}", path=name.text)
-        self._check_files(builder.config.data_files[name.split])
+        if not is_copy(builder):
+            self._check_files(builder.config.data_files[name.split])
         if hasattr(builder.config, "fragment_scan_options"):  # of parquet: by default a file is fetched far ahead
             parts = need("pyarrow.dataset", NEEDS)
             builder.config.fragment_scan_options = parts.ParquetFragmentScanOptions(
