@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from .errors import InputError, UnknownName
@@ -14,8 +16,9 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things of one kind by name. The modules of `package` are imported when a name is first asked for; modules
-    from outside register themselves when they are imported.
+    """Things of one kind by name. Where a name is asked for that is not known, the modules of `package` are imported:
+    first those whose text has the name in quotes, as a decorator has it, and if none of them registers it, the others.
+    Modules from outside register themselves when they are imported.
 
         formats = Registry("data format", "transformula.data.formats")
 
@@ -51,8 +54,30 @@ class Registry(Generic[T]):
     def _look(self) -> None:
         if self.package is not None and not self._looked:
             self._looked = True
-            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
+            for module in self._modules():
+                importlib.import_module(module)
+
+    def _modules(self) -> dict[str, Path]:
+        """The modules of the package, each with its file, as far as it is one."""
+        assert self.package is not None
+        found = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
+        places = {each.name: getattr(each.module_finder, "path", "") for each in found}
+        return {f"{self.package}.{name}": Path(folder, f"{name}.py") for name, folder in places.items()}
+
+    def _look_for(self, name: str) -> None:
+        """Import what may register a name: other modules, which may be many, are left."""
+        if self.package is None or self._looked:
+            return
+        quoted = re.compile(rf"""["']{re.escape(name)}["']""")
+        for module, file in self._modules().items():
+            if file.is_file() and quoted.search(file.read_text(encoding="utf-8")):
+                importlib.import_module(module)
+                if self._knows(name):
+                    return
+        self._look()
+
+    def _knows(self, name: object) -> bool:
+        return name in self._known or name in self._aliases
 
     def get(self, name: str) -> T:
         """The thing called `name`. Raises UnknownName, with the nearest known names."""
@@ -77,9 +102,9 @@ class Registry(Generic[T]):
         return sorted(self._known)
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._known and name not in self._aliases:
-            self._look()
-        return name in self._known or name in self._aliases
+        if not self._knows(name):
+            self._look_for(str(name))
+        return self._knows(name)
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
