@@ -132,6 +132,7 @@ class HubServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> HubServer:
+        pace.unit()  # parses Python, which ends in a SystemError where a thread prints a traceback meanwhile (3.11)
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
