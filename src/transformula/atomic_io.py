@@ -6,17 +6,101 @@ their owner alone.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import CheckpointError
+from .errors import CheckpointError, RunError, TransformulaError
 
 PARTIAL = ".partial-"
 """How the name of a folder starts that is still being written. What a killed process left is removed by the next."""
+
+
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space there"),
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
+    errno.EROFS: "make it writable",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "give yourself the right to write there (chmod u+w)"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a part of this path is a file: take it away"),
+}
+"""What a person does where a disk refuses to be written."""
+
+OF_SYSTEM = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust quote the system, such as safetensors
+OF_TORCH = re.compile("PytorchStreamWriter|inline_container|iostream error|Parent directory")  # and how torch does
+
+
+@contextmanager
+def disk_errors(target: Path, again: str = "") -> Iterator[None]:
+    """Turn what a disk refuses while `target`, a file or a folder, is written into one error that names it and says
+    what to do; libraries have errors of their own for that. `again` says what to do then. Raises RunError."""
+    try:
+        yield
+    except Exception as error:
+        told = _disk_error(target, error)
+        if told is None:
+            raise
+        raise RunError(told + (f"; {again}" if again else "")) from error
+
+
+def _disk_error(target: Path, error: Exception) -> str | None:
+    """What is said of an error; None for one that is not the disk's."""
+    quoted = None if isinstance(error, TransformulaError) else OF_SYSTEM.search(str(error))
+    number: int | None
+    if isinstance(error, OSError) and error.strerror:
+        number, reason, name = error.errno, error.strerror, error.filename
+    elif quoted:
+        number, reason, name = int(quoted[1]), os.strerror(int(quoted[1])), None
+    elif isinstance(error, RuntimeError) and OF_TORCH.search(str(error)):
+        number, reason, name = None, "the disk is full, or takes no file as large", None
+    else:
+        return None
+    place = None if not isinstance(name, (str, os.PathLike)) else Path(name).absolute()
+    whole = target.absolute()
+    ours = place is None or whole in (place, *place.parents) or place in whole.parents or PARTIAL in str(place)
+    within = "" if place is None or place == whole else f" ({place.name})"
+    said = f"{target}: cannot be written: {reason.lower()}{within}" if ours else f"{place}: {reason.lower()}"
+    remedy = REMEDIES.get(number or 0, "see that there is room, and the right to write")
+    return f"{said}; {remedy}" + (", or name another folder" if ours else "")
+
+
+class LateErrors:
+    """A file for torch's writers, which a failed write kills with the whole process: what the disk refuses is kept, and
+    raised when the file is closed.
+
+        with LateErrors(path) as file:
+            torch.export.save(program, file)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, open(path, "wb")  # noqa: SIM115
+        self._error: OSError | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        if self._error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self._error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """All is flushed when the file is closed."""
+
+    def __enter__(self) -> LateErrors:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            self._error = self._error or error
+        if self._error is not None:
+            raise OSError(self._error.errno, self._error.strerror, str(self._path)) from None
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -372,7 +372,9 @@ class Model:
         return summary(self, **sizes)
 
     def save(self, folder: str | Path) -> Path:
-        """Write a model's folder: its text, its weights, its tokenizer, and how it is asked for a target."""
+        """Write a model's folder: its text, its weights, its tokenizer, and how it is asked for a target. Raises
+        InputError, CheckpointError, and RunError for a disk that refuses it."""
+        from ..atomic_io import disk_errors
         from ..interop.folder import save_model
         from ..model import build
 
@@ -386,7 +388,8 @@ class Model:
                 " of peft's model), or save the module by torch.save"
             )
         predictor = self.predictor
-        return save_model(folder, self.module, None if predictor is None else predictor.save)
+        with disk_errors(folder):
+            return save_model(folder, self.module, None if predictor is None else predictor.save)
 
     def _repr_html_(self) -> str:
         from ..analysis.accounting import parameters_in_words

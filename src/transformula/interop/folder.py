@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..atomic_io import follow_umask, sync, whole_folder
+from ..atomic_io import disk_errors, follow_umask, sync, whole_folder
 from ..errors import CheckpointError, InputError, did_you_mean, nearest, setting
 from ..language.check import check
 from ..language.graph import Architecture
@@ -150,9 +150,17 @@ def convert(
     finish  is called with (model, folder) before the folder is put in its place
 
     Raises CheckpointError, also for a tokenizer with more ids than the model; UnknownName for a format that is not
-    registered, InputError for one that has its own type.
+    registered, InputError for one that has its own type, RunError for a disk that refuses it.
     """
     source, out = Path(source), Path(out)
+    with disk_errors(out):
+        return _convert(source, out, read, write, verify, report, dtype, extras, finish)
+
+
+def _convert(
+    source: Path, out: Path, read: str | None, write: str, verify: bool, report: Path | None,
+    dtype: torch.dtype | None, extras: Callable[[Path], Any] | None, finish: Callable[[nn.Module, Path], Any] | None,
+) -> Path:  # fmt: skip
     writer(write, dtype)
     files = read_files(source, verify, read or format_of(source))
     if out.exists() and out.samefile(source):

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_io import write_whole
+from ...atomic_io import disk_errors, write_whole
 from ...errors import ConfigError, DataError, RunError, setting
 from ...plain import several
 from ...structured import Malformed, load_json
@@ -37,14 +37,20 @@ from .streamed import StreamedData, streamed, weighted
 
 def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, Any]:
     """Make the token shards that are not there yet, and the index, unless only a part is asked for. Returns the index,
-    or what was made. Raises DataError that names a shard, RunError where a process was killed."""
-    folder, part = Path(how.out).expanduser(), how.part_of_all
+    or what was made. Raises DataError that names a shard, RunError where a process was killed, or the disk refuses what
+    is written."""
+    folder = Path(how.out).expanduser()
     if settings.shuffle > 1:
         raise ConfigError("shuffle: of tokens made ahead training shuffles all windows; leave it out")
     data = streamed(settings)
     if len(data.texts) != 1:
         raise ConfigError("data: token shards are made of one source; prepare each into a folder of its own")
-    (text,) = data.texts
+    with disk_errors(folder, "what is made stays: run the same prepare again"):
+        return _prepared(settings, how, folder, data)
+
+
+def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: StreamedData) -> dict[str, Any]:
+    part, (text,) = how.part_of_all, data.texts
     begin(folder, data, settings)
     numbers = [number for number in range(len(text.source.names)) if part is None or number % part[1] == part[0]]
     missing = [number for number in numbers if about_of(folder, number) is None]

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ...atomic_io import LateErrors
 from ...errors import CheckpointError
 from ..exchange import TEXT, ModelFiles, exporter, importer, need_file, text_of
 from ..weights import in_float32
@@ -22,7 +23,8 @@ def write_state_dict(model: nn.Module, folder: Path) -> None:
     weights_only=True)` reads it in any program, without this package."""
     (folder / TEXT).write_text(text_of(model), encoding="utf-8")
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    torch.save(in_float32(state), folder / WEIGHTS)
+    with LateErrors(folder / WEIGHTS) as file:
+        torch.save(in_float32(state), file)  # type: ignore[arg-type]
 
 
 @importer("pytorch")

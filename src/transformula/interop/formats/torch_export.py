@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ...atomic_io import LateErrors
 from ..exchange import condition, exporter
 from ..programs import Function, Program, check_traced, write_programs
 
@@ -23,7 +24,8 @@ def write_exported(model: nn.Module, folder: Path) -> None:
 
 
 def save(program: Program, path: Path) -> None:
-    torch.export.save(program.exported, path)
+    with LateErrors(path) as file:
+        torch.export.save(program.exported, file)  # type: ignore[arg-type]
 
 
 def load(path: Path, program: Program) -> Function:
