@@ -260,8 +260,8 @@ def source_words(about: dict[str, str]) -> str:
         return ""
     arxiv = ""
     if "arxiv" in about:
-        arxiv = ", " + tag("a", f"arXiv {about['arxiv']}", href=f"https://arxiv.org/abs/{about['arxiv']}")
-    return f"{escape(about['authors'])}, {tag('cite', escape(about['paper']))}, {about['year']}{arxiv}"
+        arxiv = ", " + tag("a", escape(f"arXiv {about['arxiv']}"), href=f"https://arxiv.org/abs/{about['arxiv']}")
+    return f"{escape(about['authors'])}, {tag('cite', escape(about['paper']))}, {escape(about['year'])}{arxiv}"
 
 
 def article(entry: Entry) -> str:
@@ -287,7 +287,7 @@ def article(entry: Entry) -> str:
     drawn = drawing(stacks, "row" if row else "", f"diagram of {entry.name}")
     drawn += drawing(definitions, "definitions", f"definitions of {entry.name}")
     by_hand = f"its equation by hand, {code(f'tests/references/{entry.name.replace(chr(45), chr(95))}.py')}"
-    against = [by_hand, *(escape(about["checked_against"]).split("; ") if "checked_against" in about else [])]
+    against = [by_hand, *(map(escape, about["checked_against"].split("; ")) if "checked_against" in about else [])]
     claim = f"{prose(about['claim'])} {mark(about['claim_source'])}" if "claim" in about else ""
     alike = [
         f"{links([n.name])}{escape(' (' + ', '.join(n.differs) + ')') if n.differs else ''}" for n in said.relatives

@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "atomic_io": {"errors"},
     "extras": {"errors"},
     "field_names": {"errors"},
-    "figure": set(),
+    "figure": {"plain"},
     "notebook": set(),
     "ownership": {"atomic_io", "errors", "structured"},
     "plain": set(),

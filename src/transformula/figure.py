@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .plain import of_xml
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -20,6 +22,7 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0,
 DARK = {INK: "#e8eaed", GROUND: "#16191d", MUTED: "#9aa3ad", FAINT: "#4a525b", "#0072b2": "#4aa8e0",
         "#d55e00": "#ff8a4c", "#009e73": "#35c99a", "#8a6d3b": "#c8a468", "#5d5fa8": "#9a9cf0"}  # fmt: skip
 """Light color -> the one on a dark ground."""
+AS_WRITTEN: Any = {"text.parse_math": False}  # names are users' own, dollars included: no formulas of TeX
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
     from matplotlib.figure import Figure
 
     look: Any = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    with matplotlib.rc_context({**look, "figure.facecolor": GROUND, "axes.facecolor": GROUND}):
+    with matplotlib.rc_context({**look, **AS_WRITTEN, "figure.facecolor": GROUND, "axes.facecolor": GROUND}):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
@@ -38,22 +41,35 @@ def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
         yield figure, axes
 
 
+def plain_log(axes: Any) -> None:
+    """A logarithmic vertical axis whose ticks are plain numbers, few of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0), numticks=8))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def svg_of(figure: Figure) -> str:
     """The figure as SVG. Equal figures give equal texts."""
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "transformula"}):
+    with matplotlib.rc_context({"svg.hashsalt": "transformula", **AS_WRITTEN}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     figure.set_layout_engine("none")  # what was placed stays there: half of the time of a picture is its layout
     pairs = [(what, *colors) for colors in DARK.items() for what in ("fill", "stroke")]
     rules = "".join(f'[style*="{what}: {light}"]{{{what}:{dark} !important}}' for what, light, dark in pairs)
-    head, tag, rest = buffer.getvalue().partition("<defs>")
+    head, tag, rest = of_xml(buffer.getvalue()).partition("<defs>")
     return f"{head}<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n{tag}{rest}"
 
 
 def png_of(figure: Figure) -> bytes:
     """The figure as PNG, in light colors."""
+    import matplotlib
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
+    with matplotlib.rc_context(AS_WRITTEN):
+        figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
@@ -29,6 +30,14 @@ def not_utf8(name: str) -> str:
     except UnicodeEncodeError:  # half a character that no name of a file has
         shown = name.encode("utf-8", "backslashreplace").decode("utf-8")
     return f"is not in UTF-8, so that no run can record it; rename it: {shown[:200]}"
+
+
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def of_xml(text: str) -> str:
+    """A text of XML in which signs that XML has no place for, such as a zero in a name, are U+FFFD."""
+    return NOT_XML.sub("\ufffd", text)
 
 
 def plain(value: Any) -> Any:

@@ -42,6 +42,12 @@ def of_task(task: str, key: str) -> Any:
     return getattr(tasks.get(task), key)
 
 
+def is_file(given: str | Path) -> bool:
+    """Whether a model is meant as a file or folder, whatever its name looks like: "model (1).yaml"."""
+    named = isinstance(given, str) and given.endswith((".yaml", ".yml")) and "\n" not in given
+    return isinstance(given, Path) or (named and os.path.isfile(given))
+
+
 def read_model(
     given: str | Path | ModelText, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
 ) -> ModelText:
@@ -62,7 +68,7 @@ def read_model(
         text = given
     elif name.startswith("language:"):
         text = read_text(name)
-    elif re.search(r"[=();]|\n", name):  # without `=` too it was meant as a formula: the error underlines what lacks
+    elif not is_file(given) and re.search(r"[=();]|\n", name):  # also without `=`: the error underlines what lacks
         text = from_formula(name)
     elif name.endswith((".yaml", ".yml")):
         text = read_file(path_of(name, "model"))

@@ -17,6 +17,7 @@ from html import escape
 from itertools import accumulate, pairwise
 
 from ..language.graph import Architecture
+from ..plain import of_xml
 from .layout import Point, arrange, steps
 from .parts import Diagram, DiagramPart, diagrams
 from .text import wrapped
@@ -387,7 +388,7 @@ def draw_diagrams(
     pen.rows.append(f'<rect width="100%" height="100%" rx="6" {pen.fill("ground")}/>')
     sheet.draw(pen)
     pen.rows.append("</svg>")
-    return "\n".join(pen.rows) + "\n"
+    return of_xml("\n".join(pen.rows)) + "\n"
 
 
 def draw_svg(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..analysis.by_depth import by_depth
 from ..analysis.places import prefix_of
 from ..errors import InputError
+from ..figure import plain_log
 from ..language.graph import Architecture
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
@@ -64,7 +65,7 @@ class GradientsByDepth(Shown):
             draw_by_depth(right, "gradient of the stream on leaving each layer", self.streams)
             for axes in (left, right):
                 if any(line.get_ydata().max(initial=0) > 0 for line in axes.lines):
-                    axes.set_yscale("log")
+                    plain_log(axes)
         return figure
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ..analysis.by_depth import ByDepth, by_depth
+from ..figure import plain_log
 from ..model.transformer import Transformer
 from ..tasks.scores.tables import table
 from .places import Row, recorder
@@ -78,7 +79,7 @@ class NormsByDepth(Shown):
                 name = f"{stack.stack}: " if stack.stack else ""
                 lines = {**stack.streams, **{role: [None, *values] for role, values in stack.writes.items()}}
                 draw_by_depth(left, f"{name}RMS of streams and of what is added", lines, first=0)
-                left.set_yscale("log")
+                plain_log(left)
                 draw_by_depth(right, f"{name}RMS(write) / RMS(stream)", {**updates_of(stack), **stack.ratios})
         return figure
 

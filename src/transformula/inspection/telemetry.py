@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from ..figure import plain_log
 from ..runs.folder import RunFolder
 from ..runs.log import is_number, read_log
 from ..tasks.scores.tables import table
@@ -71,7 +72,7 @@ class RunTelemetry(Shown):
             for axes, (kind, title, lists) in zip(panels, shown, strict=True):
                 draw_by_depth(axes, title, lists, first=first_of(kind))
                 if any(line.get_ydata().max(initial=0) > 0 for line in axes.lines):
-                    axes.set_yscale("log")
+                    plain_log(axes)
         return figure
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ...figure import png_of, svg_of
+from ...figure import AS_WRITTEN, png_of, svg_of
 from ...registry import Registry
 from ..records import Results
 
@@ -123,7 +123,7 @@ def as_written() -> Iterator[None]:
     """Letters of pictures are text, and no formulas of TeX: names are users' own, dollars included."""
     import matplotlib
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "text.parse_math": False}):
+    with matplotlib.rc_context({"svg.fonttype": "none", **AS_WRITTEN}):
         yield
 
 

@@ -100,14 +100,4 @@ def in_thousands(axis: Any) -> None:
     axis.set_major_formatter(EngFormatter(sep=" "))
 
 
-def plain_log(axes: Any) -> None:
-    """A logarithmic vertical axis whose ticks are plain numbers, few of them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0), numticks=8))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 GRID = {"color": FAINT, "linewidth": 0.6, "alpha": 0.7}

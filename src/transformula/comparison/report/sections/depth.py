@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ....figure import plain_log
 from ....runs.log import is_number
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, Look, Range, draw_band, key_below, looks_of, over_seeds, panels, plain_log
+from ..drawing import GRID, Look, Range, draw_band, key_below, looks_of, over_seeds, panels
 from ..selection import at_size, names_of, outcomes_of, sizes_of
 
 QUANTITIES = {

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ....figure import MUTED
+from ....figure import MUTED, plain_log
 from ....runs.log import is_number
 from ...records import Results
 from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels, plain_log
+from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels
 from ..numbers import NOTHING, between, fixed
 from ..selection import at_size, names_of, outcomes_of, shortened_name, sizes_of
 
