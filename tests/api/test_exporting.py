@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from transformula import Model
-from transformula.api.exporting import export
+from transformula.api.exporting import export, own_texts
+from transformula.errors import CheckpointError
 from transformula.generation.settings import SamplingSettings, SearchSettings
 from transformula.interop.folder import save_model
 from transformula.tasks import pipeline
@@ -257,3 +260,74 @@ def test_code_in_a_model_s_folder_is_neither_run_nor_taken_along(tmp_path: Path)
     assert (out / "notes.txt").exists() and (out / "more" / "tokenizer.json").exists()
     said(out, ["Anna"])
     assert not (tmp_path / "ran").exists()
+
+
+@slow
+def test_labels_of_pictures(tmp_path: Path) -> None:
+    """Of files with other channels than the model reads, and with transparency."""
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    draw, lines = np.random.default_rng(1), ["file_name\tlabel"]
+    for n in range(20):
+        Image.fromarray(draw.integers(256, size=(8, 8, 3), dtype=np.uint8)).save(tmp_path / f"pictures/{n}.png")
+        lines.append(f"{n}.png\t{'ab'[n % 2]}")
+    (tmp_path / "pictures" / "captions.tsv").write_text("\n".join(lines) + "\n")
+    task = tasks.get("image-classification")
+    made = task.make(task.settings.read({"data": str(tmp_path / "pictures"), "split": 0.2}), {}, inputs=("image",))
+    model = Model("pre-norm", depth=1, width=16, heads=2, seed=3, **{**task.model, **made.numbers})
+    save_model(tmp_path / "model", model.module, made.predictor().save)
+    out = export(tmp_path / "model", tmp_path / "out", to="torch-export")
+    Image.new("LA", (8, 8), (90, 120)).save(tmp_path / "clear.png")
+    names = [*(str(tmp_path / f"pictures/{n}.png") for n in range(8)), str(tmp_path / "clear.png")]
+    kind, module = made.predictor(), model.module.eval()
+    best = [each[0] for each in kind.predict([module], kind.opened(names), kind.settings())]
+    same([f"{one.text}\t{one.score:.4f}" for one in best], said(out, names))
+    said_of = json.loads((out / "pipeline.json").read_text())
+    assert said_of["labels"] == ["a", "b"] and said_of["picture"] == [3, 8, 8]
+    Image.new("RGB", (9, 8)).save(tmp_path / "large.png")
+    script = [sys.executable, str(out / "predict.py"), str(tmp_path / "large.png")]
+    made_of = subprocess.run(script, capture_output=True, text=True)
+    assert made_of.returncode and "has (8, 9) pixels (height, width), and the model reads (8, 8)" in made_of.stderr
+
+
+@slow
+def test_replies(tmp_path: Path) -> None:
+    """To a message, to a dialogue, to one that is longer than the model reads."""
+    rows = [
+        {"messages": [{"role": "user", "content": f"{NAMES[n % 12]} {n}"}, {"role": "assistant", "content": NAMES[-n]}]}
+        for n in range(12)
+    ]
+    folder, module, kind = trained(tmp_path, "dialogue", rows, tokenizer="bytes", numbers={"context": 60})
+    out = export(folder, tmp_path / "out", to="torch-export")
+    long = [{"role": role, "content": f"{'long ' * 9}{role}"} for role in ("user", "assistant", "user")]
+    system = [{"role": "system", "content": "short"}, {"role": "user", "content": "hello"}]
+    lines = ["Anna", " ", "x" * 200, json.dumps(long), *([json.dumps(system)] if "system" in kind.template else [])]
+    given = [json.loads(line) if line.startswith("[") else line for line in lines]
+    ours = [best.text for best, *_ in kind.predict([module], kind.opened(given), kind.settings())]
+    assert "\n".join(said(out, lines)) == "\n".join(ours)
+
+
+def test_what_is_read_again_answers_as_the_model_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _, _ = trained(tmp_path, "classification", LABELED, tokenizer="bytes", max_tokens=20)
+    export(folder, tmp_path / "out", to="pytorch")
+    whole = torch.save
+    monkeypatch.setattr(torch, "save", lambda state, file: whole({n: t + 0.1 for n, t in state.items()}, file))
+    with pytest.raises(CheckpointError, match="what was written, read again, says of .*This is a defect"):
+        export(folder, tmp_path / "other", to="pytorch")
+    assert not (tmp_path / "other").exists()
+
+
+def test_texts_of_the_run_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _, _ = trained(tmp_path, "classification", LABELED, tokenizer="bytes", max_tokens=20)
+    (tmp_path / "run").mkdir()
+    folder = folder.rename(tmp_path / "run" / "best")
+    sample = "a    red 1 Bob x\n\nb    blue ``` x\n"
+    summary = f"# run\n\n## What it writes\n\n````\n{sample}````\n\n## How to go on\n"
+    (tmp_path / "run" / "summary.md").write_text(summary)
+    assert own_texts(folder) == ["a red 1 Bob x", "b blue ``` x"]
+    tried: list[str] = []
+    real = pipeline.check_again
+    monkeypatch.setattr(pipeline, "check_again", lambda p, m, a, own: (tried.extend(own), real(p, m, a, own)))
+    export(tmp_path / "run", tmp_path / "out", to="pytorch")
+    assert tried == own_texts(folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from ..tasks.pipeline import Pipeline
     from ..tasks.predictor import Predictor
+
+
+SAMPLE = re.compile(r"## What it writes\n\n(`{3,})\n(.*?)\n\1", re.DOTALL)  # of a run's summary
+MOST_TEXTS, MOST_CHARACTERS = 8, 300  # of these that are tried
 
 
 def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dtype: str | None = None) -> Path:
     """Write the model of a run, or of a model's folder, as a folder of another format. Returns that folder.
 
     `pipeline.json` says how text becomes what the model reads, and what it gives becomes answers. A format of programs
-    has `predict.py`, which does that without this package; before the folder is there, it is run on some texts, and its
-    answers are compared with the model's.
+    has `predict.py`, which does that without this package; before the folder is there, it is run on some texts, those
+    that the run's summary shows among them, and its answers are compared with the model's. A format that is read here,
+    too, is read again, and compared likewise.
 
     Raises CheckpointError for what the format cannot hold, and where an answer differs, UnknownName for a format that
     there is not, InputError for one that has its own type of weights.
@@ -32,7 +39,7 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
 
     folder, report = model_folder(run), Path(run) / "summary.md"
     predictor = predictor_in(folder)
-    leaving = Leaving(predictor, to, task_of(folder), type_named(dtype))
+    leaving = Leaving(predictor, to, task_of(folder), type_named(dtype), own_texts(folder))
     return convert(
         folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=leaving.dtype,
         extras=leaving.before, finish=leaving.finish,
@@ -47,11 +54,22 @@ def task_of(folder: Path) -> str:
     return str(run.config().get("task", "")) if (folder.parent / CONFIG).is_file() else ""
 
 
+def own_texts(folder: Path) -> list[str]:
+    """Some texts of the data of a run, in whose folder a model lies, as its summary shows them; none where it is not
+    there."""
+    path = folder.parent / "summary.md"
+    shown = SAMPLE.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+    lines = [] if shown is None else [" ".join(line.split()) for line in shown[2].splitlines()]
+    return [line[:MOST_CHARACTERS] for line in lines if line][:MOST_TEXTS]
+
+
 class Leaving:
     """What leaves with a model in a format. A folder that can be read here again keeps its tokenizer's file, but for
     those of transformers, which opens the library's form alone; here that of characters would not be read in it."""
 
-    def __init__(self, predictor: Predictor | None, to: str, task: str, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, predictor: Predictor | None, to: str, task: str, dtype: torch.dtype | None = None, own: Sequence[str] = ()
+    ) -> None:
         from ..interop.exchange import IMPORTERS
         from ..interop.folder import THEIRS
         from ..tasks.pipeline import pipeline_of
@@ -60,7 +78,7 @@ class Leaving:
         self.pipeline, self.task, self.dtype = None if predictor is None else pipeline_of(predictor), task, dtype
         tokenizer = None if predictor is None else predictor.tokenizer
         kept = isinstance(tokenizer, Characters) if to == THEIRS else to in IMPORTERS
-        self.early, self.published = to in IMPORTERS, not kept
+        self.early, self.published, self.to, self.own = to in IMPORTERS, not kept, to, own
 
     def before(self, folder: Path) -> None:
         if self.early:
@@ -76,13 +94,23 @@ class Leaving:
         context = None if "start" in about.get("programs", {}) else about.get("context")
         if not self.early:
             self.write(folder, {} if self.pipeline is None else self.pipeline.limits(module, context))
-        if self.pipeline is None or not (folder / ABOUT).is_file():
+        if self.pipeline is not None and self.early:
+            self.read_again(self.pipeline, module, folder)
+        if self.pipeline is None or not about:
             return
         if reason := self.pipeline.unscripted:
             warnings.warn(f"no {SCRIPT} is written: {reason}", stacklevel=2)
             return
         write_scripts(self.pipeline, folder)
-        check_scripts(self.pipeline, self.rounded(module), folder)
+        check_scripts(self.pipeline, self.rounded(module), folder, self.own)
+
+    def read_again(self, pipeline: Pipeline[Any], module: nn.Module, folder: Path) -> None:
+        """Compare what the folder says of texts with what the model does. Raises CheckpointError."""
+        from ..interop.folder import load_model
+        from ..tasks.pipeline import check_again
+
+        again, _ = load_model(folder, verify=False, format=self.to)
+        check_again(pipeline, self.rounded(module), again.float(), self.own)
 
     def rounded(self, module: nn.Module) -> nn.Module:
         """The model with weights as they were written, in the type that was asked for."""

@@ -14,6 +14,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -56,7 +57,7 @@ class Pipeline(Generic[P]):
     """How a predictor's answers are made, for who runs its model by another program. A kind of predictor says:
 
     plain    of itself, as plain data; docs/how-to/export-a-model.md says what the keys mean
-    lines    on what a script is tried, made of some texts
+    lines    on what a script is tried, made of some texts, and of files in a folder of its own
     answers  what the script should write
     tried    what pipeline.json says otherwise while the script is tried
     ids      what the model reads of a line, where the tokenizer's file alone makes it; None where it does not
@@ -96,7 +97,7 @@ class Pipeline(Generic[P]):
     def ids(self, line: str) -> list[int] | None:
         return None
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return list(texts)
 
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
@@ -195,30 +196,46 @@ def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
     (folder / SCRIPT).write_text(text.replace("from .runtime ", "from runtime "), encoding="utf-8")
 
 
-def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path) -> None:
-    """Run what was written on some texts, and compare with the predictor. Raises CheckpointError where it differs."""
-    expected = dict(tries_of(pipeline, module))
-    given = json.dumps([dict(pipeline.tried), list(expected)])
-    made = subprocess.run([sys.executable, "-c", RUN], input=given, cwd=folder, capture_output=True, encoding="utf-8")
+def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path, own: Sequence[str] = ()) -> None:
+    """Run what was written on some texts, those of the run's data (`own`) among them, and compare with the predictor.
+    Raises CheckpointError where it differs."""
+    with tempfile.TemporaryDirectory() as files:
+        expected = dict(tries_of(pipeline, module, Path(files), own))
+        given, run = json.dumps([dict(pipeline.tried), list(expected)]), [sys.executable, "-c", RUN]
+        made = subprocess.run(run, input=given, cwd=folder, capture_output=True, encoding="utf-8")
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     if made.returncode:
         raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {DEFECT}")
-    for (line, ours), theirs in zip(expected.items(), json.loads(made.stdout), strict=True):
+    compare(expected, json.loads(made.stdout), f"the written {SCRIPT} says")
+
+
+def check_again(pipeline: Pipeline[Any], module: Any, again: Any, own: Sequence[str] = ()) -> None:
+    """Compare what is said by a model that was written and read again, the second, as above."""
+    with tempfile.TemporaryDirectory() as files:
+        expected = dict(tries_of(pipeline, module, Path(files), own))
+        made = [pipeline.answers(again, [line])[0] for line in expected]
+    compare(expected, made, "what was written, read again, says")
+
+
+def compare(expected: Mapping[str, str], made: Sequence[str], who: str) -> None:
+    for (line, ours), theirs in zip(expected.items(), made, strict=True):
         if not alike(ours, theirs):
-            what = f"the written {SCRIPT} says of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
+            what = f"{who} of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
             raise CheckpointError(f"{what}; {DEFECT}")
 
 
-def tries_of(pipeline: Pipeline[Any], module: Any) -> Iterator[tuple[str, str]]:
-    """Lines with their answers: some texts, those of what a tokenizer knows, a long one; none that the model refuses,
-    such as characters that it does not know, or a text of which no end is cut."""
-    texts, tokenizer = list(TEXTS), pipeline.predictor.tokenizer
+def tries_of(
+    pipeline: Pipeline[Any], module: Any, folder: Path, own: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Lines with their answers: texts of the run's own, some texts, those of what a tokenizer knows, a long one; none
+    that the model refuses, such as characters that it does not know, or a text of which no end is cut."""
+    texts, tokenizer = [*own, *TEXTS], pipeline.predictor.tokenizer
     if tokenizer is not None:
         step = max(1, tokenizer.vocab // 30)
         texts += [tokenizer.decode(range(first, tokenizer.vocab, step)) for first in (0, step // 2)]
-    most = getattr(pipeline.predictor, "most", None) or 0
+    most = pipeline.plain().get("most") or 0
     texts.append(" ".join([*texts] * (1 + min(most, MOST) // 50)))
-    for line in pipeline.lines(texts):
+    for line in pipeline.lines(texts, folder):
         with suppress(InputError):
             yield line, pipeline.answers(module, [line])[0]
 

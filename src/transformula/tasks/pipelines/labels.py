@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from ..classification import PAIR, Classifier
@@ -29,7 +30,7 @@ class LabelPipeline(RowPipeline[Classifier]):
             "decoding": "sigmoid; each label from the threshold on" if kind.several else "softmax; the highest",
         }
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         pairs = pairwise([*texts, *texts[:1]])
         return [f"{text}{PAIR}{other}" for text, other in pairs] if self.predictor.pair else list(texts)
 

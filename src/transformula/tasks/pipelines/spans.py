@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..pipeline import RowPipeline, pipeline
@@ -34,7 +35,7 @@ class SpanPipeline(RowPipeline[Answering]):
         reads = "match" in self.predictor.inputs
         return "the model reads which words of the two texts have one stem (`match`)" if reads else super().unscripted
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return [f"{question}{SEPARATOR}{text}" for question, text in zip(texts, texts[1:], strict=False)]
 
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import tokenizers as library
@@ -49,6 +50,6 @@ class TagPipeline(RowPipeline[Tagger]):
         other = next(name for name in ("[UNK]", *map("[UNK {}]".format, range(len(ids)))) if name not in ids)
         return {FILE: library.Tokenizer(models.WordLevel({other: 0, **ids}, unk_token=other))}
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         words = self.predictor.words or []
         return [*texts, " ".join(words[:50]), ", ".join(words[::-50])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import tokenizers as library
@@ -117,6 +118,6 @@ class FillingPipeline(Pipeline[Filling]):
             **decoding(tokenizer),
         }
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         sign = self.predictor.settings().sign
         return [f"{text[: len(text) // 2]} {sign} {text[len(text) // 2 :]} a{sign}" for text in texts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..pipeline import RowPipeline, pipeline
@@ -20,6 +21,6 @@ class VectorPipeline(RowPipeline[TextEmbedder]):
             "similarity": "cosine",
         }
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         """And the cosine of a pair."""
         return [*texts, f"{texts[-1]}\t{texts[0]}"] if texts else []

@@ -4,16 +4,9 @@ An answer is a part of the text, or nothing, and behind a tab its probability.""
 
 import numpy
 
-from .runtime import answer_all, pipeline, program, tokenizer
+from .runtime import answer_all, located, pipeline, program
 
 model = program("model")
-
-
-def located(text):
-    """The ids of a text, and the characters of each."""
-    cased = "".join(c.lower() if len(c.lower()) == 1 else c for c in text) if pipeline["lower"] else text
-    encoding = tokenizer.encode(cased, add_special_tokens=False)
-    return encoding.ids, encoding.offsets
 
 
 def answer(line):

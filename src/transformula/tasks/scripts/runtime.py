@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import numpy
-from tokenizers import Tokenizer
 
 folder = Path(__file__).parent
 pipeline, about = (json.loads((folder / name).read_text("utf-8")) for name in ("pipeline.json", "programs.json"))
@@ -16,6 +15,8 @@ def opened_tokenizer(name):
     """What makes ids of texts, which may hold the names of special tokens; None where the model reads no texts."""
     if not (folder / name).is_file():
         return None
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(folder / name))
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()  # what is cut is counted here
@@ -124,6 +125,59 @@ def decoded(ids):
     for sign in pipeline["cleaned"]:
         text = text.replace(sign, sign.strip())
     return text
+
+
+def located(text):
+    """The ids of a text, and the characters of each."""
+    cased = "".join(c.lower() if len(c.lower()) == 1 else c for c in text) if pipeline["lower"] else text
+    encoding = tokenizer.encode(cased, add_special_tokens=False)
+    return encoding.ids, encoding.offsets
+
+
+def labeled(logits):
+    """The label of a row (of several, all that are given), and behind a tab its probability."""
+    if pipeline["several"]:
+        scores = numpy.exp(-numpy.logaddexp(0, -logits))
+        labels = [pipeline["labels"][n] for n in numpy.flatnonzero(scores >= pipeline["threshold"])]
+        return f"{', '.join(labels)}\t{numpy.maximum(scores, 1 - scores).min():.4f}"
+    scores = numpy.exp(logits - logits.max())
+    return f"{pipeline['labels'][scores.argmax()]}\t{scores.max() / scores.sum():.4f}"
+
+
+def best_path(y, n):
+    """The numbers of the tags of the highest sum (Viterbi), of numbers for tags (words, n), or for pairs of neighbors
+    (words, n * n)."""
+    y = numpy.repeat(y, n, 0).reshape(-1, n, n) if y.shape[1] == n else y.reshape(-1, n, n)
+    if pipeline["moves"]:  # a row for each tag, and for the beginning; in it a column for each next tag, and the end
+        never = numpy.array([list(row) for row in pipeline["moves"]]) == "0"
+        y[1:, never[:n, :n]] = y[:1, :, never[n, :n]] = y[-1:, :, never[:n, n]] = -1e9
+    score, arrows = y[0, 0], []
+    for each in y[1:]:
+        arrows.insert(0, (score[:, None] + each).argmax(0))
+        score = (score[:, None] + each).max(0)
+    path = [score.argmax()]
+    for arrow in arrows:
+        path.insert(0, arrow[path[0]])
+    return path
+
+
+def pictured(name):
+    """The picture of a file, from -1 to 1 (channels, height, width): turned as the camera says, on white."""
+    from PIL import Image, ImageOps
+
+    channels, *size = pipeline["picture"]
+    image = ImageOps.exif_transpose(Image.open(name))
+    if image.mode.startswith("I") or image.mode == "F":  # 16 bits: Pillow would clip them at 255
+        shades = (numpy.asarray(image, dtype=float) / 257).round().clip(0, 255)
+        image = Image.fromarray(shades.astype(numpy.uint8))
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        gray, front = image.mode == "LA", image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if gray else "RGB")
+    array = numpy.array(image.convert("L" if channels == 1 else "RGB"))
+    array = array[None] if channels == 1 else array.transpose(2, 0, 1)
+    if list(array.shape[1:]) != size:
+        raise SystemExit(f"{name}: has {array.shape[1:]} pixels (height, width), and the model reads {tuple(size)}")
+    return array.astype(numpy.float32) / numpy.float32(127.5) - 1
 
 
 def answer_all(answer):

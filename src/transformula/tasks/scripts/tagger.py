@@ -1,29 +1,12 @@
 """A tag for each word: python predict.py "The cat.", or a text a line of standard input. An answer: The/DET cat/NOUN"""
 
-import numpy
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-from .runtime import answer_all, pipeline, program, tokenizer
+from .runtime import answer_all, best_path, pipeline, program, tokenizer
 
 model = program("model")
 split = Split(Regex(pipeline["word"]), "removed", invert=True)  # all but the words is removed
-
-
-def best(y, n):
-    """The tags of the highest sum (Viterbi), of numbers for tags (words, n), or pairs of neighbors (words, n * n)."""
-    y = numpy.repeat(y, n, 0).reshape(-1, n, n) if y.shape[1] == n else y.reshape(-1, n, n)
-    if pipeline["moves"]:  # a row for each tag, and for the beginning; in it a column for each next tag, and the end
-        never = numpy.array([list(row) for row in pipeline["moves"]]) == "0"
-        y[1:, never[:n, :n]] = y[:1, :, never[n, :n]] = y[-1:, :, never[:n, n]] = -1e9
-    score, arrows = y[0, 0], []
-    for each in y[1:]:
-        arrows.insert(0, (score[:, None] + each).argmax(0))
-        score = (score[:, None] + each).max(0)
-    path = [score.argmax()]
-    for arrow in arrows:
-        path.insert(0, arrow[path[0]])
-    return [pipeline["labels"][number] for number in path]
 
 
 def spelled(words):
@@ -47,7 +30,7 @@ def answer(text):
             ids += piece
         part = words[len(tags) : len(tags) + len(places)]
         logits, *_ = model({"tokens": [ids + after], "characters": spelled(part)}).values()
-        tags += best(logits[0, places], len(pipeline["labels"]))
+        tags += [pipeline["labels"][number] for number in best_path(logits[0, places], len(pipeline["labels"]))]
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 
 

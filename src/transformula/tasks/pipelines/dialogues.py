@@ -1,0 +1,47 @@
+"""The reply to a message, or to a dialogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...data.conversations import REPLIES
+from ..dialogue import Chat
+from ..pipeline import Pipeline, pipeline
+from .texts import TRIED, decoding
+
+
+@pipeline("chat")
+class ChatPipeline(Pipeline[Chat]):
+    tried = {"max_tokens": TRIED}
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        return {
+            "roles": {role: ids.tolist() for role, ids in kind.marks.items()},
+            "end": kind.end,
+            "ends": sorted(kind.tokenizer.ends),
+            "context": kind.context,
+            "most": kind.context,
+            "cut": "the oldest messages",
+            "max_tokens": kind.most(kind.settings()),
+            "decoding": "greedy, behind the end and all messages, each with the ids of its role before it and the end"
+            " after it, and the ids of who replies",
+            **decoding(kind.tokenizer),
+        }
+
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
+        """And dialogues."""
+        roles = ["user", REPLIES, "user"] if REPLIES in self.predictor.template else ["user"]
+        dialogues = [
+            [{"role": role, "content": text} for role, text in zip(roles, texts[first:], strict=False)]
+            for first in range(0, max(0, len(texts) - 2), 2)
+        ]
+        return [*texts, *map(json.dumps, dialogues)]
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        dialogues = [json.loads(line) if line.startswith('[{"') else line for line in lines]
+        kind, settings = self.predictor, self.predictor.settings.read({"max_tokens": TRIED})
+        return [best.text for best, *_ in kind.predict([module], kind.opened(dialogues), settings)]
