@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data.conversations import REPLIES
+from ...generation.settings import ReplySettings
 from ..dialogue import Chat
 from ..pipeline import Pipeline, pipeline
 from .texts import TRIED, decoding
@@ -15,7 +16,12 @@ from .texts import TRIED, decoding
 
 @pipeline("chat")
 class ChatPipeline(Pipeline[Chat]):
-    tried = {"max_tokens": TRIED}
+    def __init__(self, predictor: Chat) -> None:
+        super().__init__(predictor)
+        self.tried = {"max_tokens": TRIED, "room": predictor.room(self._settings(TRIED))}
+
+    def _settings(self, most: int | None = None) -> ReplySettings:
+        return ReplySettings(max_tokens=most)
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
@@ -26,7 +32,8 @@ class ChatPipeline(Pipeline[Chat]):
             "context": kind.context,
             "most": kind.context,
             "cut": "the oldest messages",
-            "max_tokens": kind.most(kind.settings()),
+            "room": kind.room(self._settings()),
+            "max_tokens": kind.usual()[1],
             "decoding": "greedy, behind the end and all messages, each with the ids of its role before it and the end"
             " after it, and the ids of who replies",
             **decoding(kind.tokenizer),
@@ -43,5 +50,5 @@ class ChatPipeline(Pipeline[Chat]):
 
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
         dialogues = [json.loads(line) if line.startswith('[{"') else line for line in lines]
-        kind, settings = self.predictor, self.predictor.settings.read({"max_tokens": TRIED})
-        return [best.text for best, *_ in kind.predict([module], kind.opened(dialogues), settings)]
+        answers = self.predictor.predict([module], self.predictor.opened(dialogues), self._settings(TRIED))
+        return [best.text for best, *_ in answers]

@@ -3,7 +3,7 @@
 
 import json
 
-from .runtime import answer_all, cut, decoded, generated, pipeline, program, tokenizer
+from .runtime import answer_all, cut, decoded, generated, latest, pipeline, program, tokenizer
 
 model = program("model")
 
@@ -21,17 +21,15 @@ def answer(line):
         return ""
     begun = next((n for n, message in enumerate(messages) if message["role"] != "system"), 0)
     first = [number for message in messages[:begun] for number in turn(message)[1]]
-    mark, kept = pipeline["roles"]["assistant"], []
-    room = pipeline["context"] - pipeline["max_tokens"] - len(mark) - len(first)
-    for before, ids in map(turn, reversed(messages[begun:])):
-        cut.append(len(ids) > room)  # the oldest messages are left out, and of a long one the last part is read alone
-        if len(ids) > room and (kept or room <= before + 1):
-            break
-        kept = [*(ids if len(ids) <= room else [*ids[:before], *ids[before - room :]]), *kept]
-        room -= len(ids)
-    if not kept:
-        raise SystemExit(f"a reply of {pipeline['max_tokens']} tokens leaves no room for the dialogue")
-    return decoded(generated(model, [pipeline["end"], *first, *kept, *mark], pipeline["max_tokens"]))
+    turns, mark, (reply, least) = list(map(turn, messages[begun:])), pipeline["roles"]["assistant"], pipeline["room"]
+    room = pipeline["context"] - len(mark) - len(first)
+    last = latest(turns[-1:], room - least)
+    if not last:
+        raise SystemExit(f"a reply of {reply} tokens leaves no room for the dialogue")
+    kept = [*latest(turns[:-1], room - reply - len(last[0][1]), whole=True), *last]
+    cut.append(kept != turns)  # the oldest messages are left out, and of a long last one the last part is read alone
+    prompt = [pipeline["end"], *first, *(number for _, ids in kept for number in ids), *mark]
+    return decoded(generated(model, prompt, min(pipeline["max_tokens"], pipeline["context"] + 1 - len(prompt))))
 
 
 if __name__ == "__main__":

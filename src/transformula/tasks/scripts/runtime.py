@@ -119,6 +119,18 @@ def translator():
     return write
 
 
+def latest(turns, room, whole=False):
+    """The latest turns, (ids in its mark, ids), that fit; of a single one that does not, the last part, unless it is to
+    be whole."""
+    kept = []
+    for before, ids in reversed(turns):
+        if len(ids) > room:
+            part = [] if kept or whole or room <= before + 1 else [(before, [*ids[:before], *ids[before - room :]])]
+            return part + kept
+        kept, room = [(before, ids), *kept], room - len(ids)
+    return kept
+
+
 def decoded(ids):
     """The text of ids, without special tokens."""
     text = tokenizer.decode([number for number in ids if number < pipeline["vocab"]], skip_special_tokens=True)
