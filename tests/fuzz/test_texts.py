@@ -35,6 +35,9 @@ WORDS = """
 x y z tokens source layer depth width heads vocab context norm mlp attention linear embed positions memory
 if else and or not lambda True False None import x[layer-1] x[:] x[0] share=0 rotary=10000 window=4 p=0.1
 scalar(0) vector(1) norm(x) mlp(norm(x)) attention(norm(x)) mix(x[:]) embed(x) positions(x) expand(x,2) read(x)
+scan(x,-1) running_sum(x) delta(x,x,x,1) selective_scan(x,x,x,x,x) experts(x,n=4,active=2) ngrams(x) transitions(x)
+pick(x,1) pick(x,at="end") top(x,keep=0.5) linear_attention(x) gru(x) lstm(x) conv(x,3) attend(x,x,x) spell(x) write(x)
+rotary(x) dot_scores(x,x) sum_heads(x,x) relative_bias(x) collapse(x) repeat(x,2) gate(x,x) lowrank(x,2) maxpool(x,2)
 depth: width: layer: layers: before: after: order: share: causal: words: language: name: inputs: extra: about:
 + - * / // % ** ( ) [ ] [:] = == . , ; : # | " \\ 0 1 2 -1 0.5 1e9 1e-9 1e400 9999999999 007 0x10 1_0 1j ² ١ ℵ é
 """
@@ -54,6 +57,7 @@ def texts() -> list[str]:
     """The texts that are changed: whole files and bare formulas."""
     found = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.yaml"))]
     found += re.split(r"(?m)^--- ?.*\n", MODELS.read_text(encoding="utf-8"))[1:]
+    found += [record.example for record in vocabulary().values() if record.example]
     found += [text for text in HOSTILE.values() if len(text) < 6_000]
     return found
 

@@ -327,7 +327,7 @@ class Planner:
 
 def with_width(shape: Shape, width: Any) -> Shape:
     """A shape whose heads go into a width that was typed."""
-    if width is None or not str(width).isdigit():
+    if width is None or not str(width).isdecimal():
         return shape
     heads = [count for count in range(1, shape.heads + 1) if int(width) % (2 * count) == 0]
     return Shape(shape.depth, int(width), max(heads, default=1))

@@ -29,11 +29,12 @@ def check_lines(model: nn.Module, what: str) -> None:
     most = max((len(section.lines) for section in layers), default=0)
     known = {name for section in layers for index in range(len(section.lines)) for name in named_in(section, index)}
     for one in wanted:
+        numbered = one.isascii() and one.isdecimal()
         if one in (NONE, ALL, LAYERS):
             raise InputError(f"recompute: {one!r} stands alone; with others it means nothing")
-        if one.isdigit() and not 1 <= int(one) <= most:
+        if numbered and not 1 <= int(one) <= most:
             raise InputError(f"recompute: there is no line {one}; the layers have {most}")
-        if not one.isdigit() and one not in known:
+        if not numbered and one not in known:
             near = nearest(one, [*known, ALL, LAYERS])
             raise InputError(f"recompute: no line of a layer has {one!r};{did_you_mean(near)}", near=near)
 

@@ -29,7 +29,7 @@ Names = Annotated[list[str], BeforeValidator(listed)]
 
 def parallel_layout(text: str) -> str:
     """The name of a layout of ranks. Raises ValueError."""
-    if not re.fullmatch(r"auto|none|ddp|fsdp|(fsdp,)?tp=[1-9]\d*", text):
+    if not re.fullmatch(r"auto|none|ddp|fsdp|(fsdp,)?tp=[1-9][0-9]{0,5}", text):
         raise ValueError("expected auto, none, ddp, fsdp, tp=2, or fsdp,tp=2, with the number of ranks behind tp")
     return text
 
