@@ -143,7 +143,10 @@ def load_json_line(line: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("what", "says"),
-    [("4", "no line 4; the layers have 3"), ("²", "no line of a layer has '²'"), ("mxi", "did you mean mix"), ("all,2", "'all' stands alone")],
+    [
+        ("4", "no line 4; the layers have 3"), ("²", "no line of a layer has '²'"), ("mxi", "did you mean mix"),
+        ("all,2", "'all' stands alone"),
+    ],  # fmt: skip
 )
 def test_lines_that_are_not_there_are_refused(what: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
