@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from functools import cache
 from typing import Any
 
@@ -54,7 +55,7 @@ def logs_of(model: Transformer, prompt: list[int], inputs: dict[str, list[int]],
 
 
 def slow(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], **options: Any) -> list[Hypothesis]:
-    """The same search of one sentence as plain lists, no cache, and no early end."""
+    """The same search of one sentence as plain lists, and no cache; it stops early where `beam` have ended."""
     settings = SearchSettings(**options)
     beam: list[tuple[float, list[int]]] = [(0.0, [])]
     ended: list[Hypothesis] = []
@@ -72,13 +73,16 @@ def slow(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], **
                     continue
                 all_of_them.append((total + log, [*written, token]))
         all_of_them.sort(key=lambda one: -one[0])
-        beam, places = [], settings.beam - len(ended)
-        for total, written in all_of_them[:places]:
+        beam = [one for one in all_of_them if one[1][-1] != END][: settings.beam]
+        for total, written in all_of_them[: settings.beam]:
             if written[-1] == END:
                 ended.append(Hypothesis(written[:-1], total, total / settings.divisor(length), True))
-            else:
-                beam.append((total, written))
-    return sorted(ended, key=lambda h: -h.score)[: settings.n_best]
+        ended.sort(key=lambda h: -h.score)
+        if len(ended) >= settings.beam:
+            next_score = beam[0][0] / settings.divisor(length + 1) if beam else float("-inf")
+            if settings.beam == 1 or next_score <= ended[settings.n_best - 1].score:
+                break
+    return ended[: settings.n_best]
 
 
 def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -454,3 +458,28 @@ def test_the_formula_of_a_score_is_said() -> None:
 
 def test_nothing_to_search_is_nothing_found() -> None:
     assert search(Toy(), [], end=END) == []
+
+
+def test_what_has_ended_takes_no_place_of_the_beam() -> None:
+    """A text that ends at once leaves two that go on: the second of them becomes the best."""
+    next_of = {
+        (): {1: 0.6, 0: 0.2, 4: 0.05}, (1,): {2: 0.5, 3: 0.45}, (1, 2): {2: 0.3, 1: 0.3, 0: 0.1}, (1, 3): {0: 0.99},
+    }  # fmt: skip
+
+    class Stated(Toy):
+        def logits_of(self, text: list[int]) -> torch.Tensor:
+            stated = next_of.get(tuple(text[1:]), {})
+            rest = (1 - sum(stated.values())) / (self.vocab - len(stated))
+            return torch.tensor([stated.get(token, rest) for token in range(self.vocab)]).log()
+
+    best = search(Stated(), [[5]], SearchSettings(beam=2, alpha=0, max_length=4), end=0)[0][0]
+    assert best.tokens == [1, 3] and best.log_probability == pytest.approx(math.log(0.6 * 0.45 * 0.99), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["vaswani", "llama"])
+def test_a_beam_that_holds_all_that_go_on_is_exact_without_penalty(name: str) -> None:
+    best = max(total for _, total in everything(name, 4))
+    prompt, inputs = ([1], {"source": [[3, 0, 1]]}) if name == "vaswani" else ([3, 0, 1], {})
+    settings = SearchSettings(beam=82, max_length=4, alpha=0)  # 81 texts of four tokens, and the best that ends
+    found = search(entry(name, vocab=4), [prompt], settings, end=END, inputs=inputs)[0][0]
+    assert found.log_probability == pytest.approx(best, abs=1e-5)

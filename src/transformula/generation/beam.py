@@ -1,10 +1,15 @@
 """Beam search, on token ids, over any model that is decoded step by step.
 
 A hypothesis is what was written of a sentence so far, with the sum of its log probabilities. At each step every
-hypothesis of a sentence is continued by every token, and the best of all these stay. One that ends keeps its place in
-the beam: with k ended, the beam - k best of the others go on. So a beam of 1 is greedy, and a sentence is done when all
-places have ended, or as soon as none that goes on can still be among the n best: sums only fall, so the best score in
-reach is the sum so far divided by the penalty of the greatest length. Leaving early therefore changes nothing.
+hypothesis of a sentence is continued by every token. Of all these, those among the `beam` best that end are finished,
+and the `beam` best that do not end go on: what is finished takes no place of the beam. A sentence is done
+
+    as soon as none that goes on can still be among the n best: sums only fall, so the best score in reach is the sum so
+    far divided by the penalty of the greatest length; to stop there changes nothing
+    or when `beam` hypotheses have ended and none that goes on would be among the n best if it ended next
+
+Without a length penalty these are one, and the best of what the beam reaches is found. A beam of 1 is greedy: it is
+done when it ends.
 
 A prompt (or an encoder's input) is read once for all hypotheses of its sentence. Rows that end leave the batch.
 """
@@ -55,31 +60,37 @@ class Sentence:
         self, found: Sequence[tuple[float, int, int]], ends: Sequence[int], settings: SearchSettings
     ) -> list[int]:
         """Take the best continuations (sum, slot, token); return the slots, of the beam before, that live on."""
-        places = settings.beam - len(self.ended)
         self.length += 1
-        parents, beam = [], []
-        for total, slot, token in found[:places]:
+        parents: list[int] = []
+        beam: list[tuple[float, Any]] = []
+        for rank, (total, slot, token) in enumerate(found):
             if not total > float("-inf"):
                 break
             text = self.beam[slot][1]
-            if token in ends:
-                self._end(text, total, True, settings)
-            elif self.length == self.most and not ends:
-                self._end((text, token), total, False, settings)
-            else:
-                parents.append(slot)
-                beam.append((total, (text, token)))
+            if token not in ends and not (self.length == self.most and not ends):
+                if len(beam) < settings.beam:
+                    parents.append(slot)
+                    beam.append((total, (text, token)))
+            elif rank < settings.beam:
+                self._end(text if token in ends else (text, token), total, token in ends, settings)
         if not beam and not self.ended:
             what = f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by"
             settled = f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
             raise InputError(f"{what} {settled}")
-        if beam and len(self.ended) >= settings.n_best:
-            # whether one that goes on can still be among the n best; of equals the one that ended first is
-            in_reach = beam[0][0] / settings.divisor(self.most + (len(ends) > 0))
-            if in_reach <= self.best(settings.n_best)[-1].score:
-                parents, beam = [], []
+        self.ended = self.best(settings.beam)
+        if beam and self._done(beam[0][0], self.most + (len(ends) > 0), settings):
+            parents, beam = [], []
         self.beam = beam
         return parents
+
+    def _done(self, total: float, longest: int, settings: SearchSettings) -> bool:
+        """Whether the search may stop, where the best that goes on has the sum `total` and may reach the length
+        `longest`, its end included. Of equals the one that ended first is the better."""
+        if len(self.ended) < settings.n_best:
+            return False
+        worst = self.ended[settings.n_best - 1].score
+        full = len(self.ended) == settings.beam
+        return settings.beam == 1 or total / settings.divisor(self.length + 1 if full else longest) <= worst
 
     def _end(self, text: Any, total: float, ended: bool, settings: SearchSettings) -> None:
         tokens = []
@@ -241,7 +252,8 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
 def continuations(
     logits: Sequence[Tensor], live: Sequence[Sentence], settings: SearchSettings, stops: Tensor, written: Tensor | None
 ) -> list[list[tuple[float, int, int]]]:
-    """The best continuations (sum, slot, token) of each sentence that the settings allow, at most `beam` of each."""
+    """The best continuations (sum, slot, token) of each sentence that the settings allow: with them are the `beam` best
+    that do not end. A beam of 1 needs the best alone."""
     ranking, logs = log_probabilities(logits, settings.ensemble)
     device, ruled_out = ranking.device, float("-inf")
     if len(stops):
@@ -264,7 +276,8 @@ def continuations(
     if settings.beam > 1:
         numbers = [n * settings.beam + slot for n, s in enumerate(live) for slot in range(len(s.beam))]
         places = torch.tensor(numbers, device=device)
-    arguments = (ranking, logs, sums, places, len(live), settings.beam)
+    more = len(stops) if settings.beam > 1 else 0
+    arguments = (ranking, logs, sums, places, len(live), settings.beam, more)
     found, equals = to_host(*best_continuations(*arguments))
     if equals:  # rare: the places of equals at the border of a row are given by rule
         found, _ = to_host(*best_continuations(*arguments, exact=True))

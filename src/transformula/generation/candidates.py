@@ -103,10 +103,18 @@ def _top(ranking: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_continuations(
-    ranking: Tensor, logs: Tensor, sums: Tensor, places: Tensor | None, sentences: int, beam: int, exact: bool = False
+    ranking: Tensor,
+    logs: Tensor,
+    sums: Tensor,
+    places: Tensor | None,
+    sentences: int,
+    beam: int,
+    stops: int = 0,
+    exact: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The `beam` best continuations of each sentence, best first: (sums, slots, tokens), each (sentences, <= beam), and
-    whether any row has equals at its border.
+    """The `beam` (1 + `stops`) best continuations of each sentence, best first: (sums, slots, tokens), each
+    (sentences, <= beam (1 + stops)), and whether any row has equals at its border. However many of them are one of
+    `stops` tokens, the `beam` best that are none of these are there: each row gives its beam + stops best.
 
     ranking, logs   (rows, vocab); a token that is ruled out ranks at -inf
     sums            (rows,), of the log probabilities so far
@@ -114,7 +122,7 @@ def best_continuations(
 
     A sum of -inf means that there is no such continuation.
     """
-    tokens, equals = best_tokens(ranking, beam, exact)
+    tokens, equals = best_tokens(ranking, beam + stops, exact)
     # log p is at most 0, but for rounding: a sum never rises, which the end of the search relies on
     added = logs.gather(1, tokens).clamp(max=0).masked_fill(ranking.gather(1, tokens) == float("-inf"), float("-inf"))
     totals = sums[:, None] + added
@@ -124,7 +132,7 @@ def best_continuations(
         totals = empty.index_copy(0, places, totals).view(sentences, beam * width)
         filler = tokens.new_zeros(sentences * beam, width)
         tokens = filler.index_copy(0, places, tokens).view(sentences, beam * width)
-    best, order = (part[:, :beam] for part in totals.sort(dim=-1, descending=True, stable=True))
+    best, order = (part[:, : beam * (1 + stops)] for part in totals.sort(dim=-1, descending=True, stable=True))
     return best, order // width, tokens.gather(1, order), equals.any()
 
 
