@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, UnknownName, setting
+from ..errors import ConfigError, InputError, UnknownName, setting
 from ..plain import several
 from .configuration import check_use
 from .inputs import ids_of
@@ -123,6 +123,8 @@ class Looked:
         if isinstance(run, Run):
             return cls(run.model, run.folder, data, use)
         folder = Path(run)
+        if device.startswith("mps"):
+            raise ConfigError("device: a look inside takes float64, which mps has not; take cpu, the default")
         return cls(Model.from_folder(folder, device=device, use=use, verify=verify), folder, data, use)
 
     @property

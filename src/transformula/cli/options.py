@@ -309,7 +309,7 @@ QUIET = option("--quiet", None, "print only the result")
 
 def machine(parser: Parser, device: str = "auto") -> None:
     """Add the options of a verb that runs a trained model."""
-    parser.add("--device", "TEXT", f"cpu, cuda, cuda:1, ... (default: {device})", default=device)
+    parser.add("--device", "TEXT", f"cpu, cuda, cuda:1, mps, ... (default: {device})", default=device)
     parser.add("--threads", "N", "CPU threads (default: torch's choice)", type=int)
     USE(parser)
     NO_VERIFY(parser)

@@ -173,7 +173,7 @@ def repeat(given: Given) -> int:
     option("--root", "FOLDER", "folder of its data: file names in the recipe are relative to it"),
     option("--out", "FOLDER", "the run's folder (default: runs/ and the recipe's name)"),
     option("--seed", "N", "random seed (default: the recipe's)", type=int),
-    option("--device", "TEXT", "cpu, cuda, cuda:1, ... (default: the recipe's)"),
+    option("--device", "TEXT", "cpu, cuda, cuda:1, mps, ... (default: the recipe's)"),
     option("--threads", "N", "CPU threads (default: the recipe's)", type=int),
     USE,
     QUIET,

@@ -90,6 +90,10 @@ def draw(logits: Tensor, generators: list[torch.Generator]) -> Tensor:
 def choose(
     logits: Tensor, settings: SamplingSettings, generators: list[torch.Generator], seen: Tensor | None
 ) -> Tensor:
-    """The next token of each row: (batch, vocab) -> (batch,). Greedy at temperature 0."""
+    """The next token of each row: (batch, vocab) -> (batch,). Greedy at temperature 0. What a device without float64
+    (mps) made is drawn from on the CPU."""
+    device = logits.device
+    if device.type == "mps":
+        logits, seen = logits.cpu(), None if seen is None else seen.cpu()
     logits = filtered(logits, settings, seen)
-    return logits.argmax(-1) if settings.temperature == 0.0 else draw(logits, generators)
+    return (logits.argmax(-1) if settings.temperature == 0.0 else draw(logits, generators)).to(device)

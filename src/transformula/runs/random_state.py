@@ -29,7 +29,7 @@ def seed_torch(number: int) -> None:
 
 
 def capture() -> dict[str, Tensor]:
-    """The state of Python's, NumPy's and torch's generators (each CUDA device its own)."""
+    """The state of Python's, NumPy's and torch's generators (each CUDA device its own, and mps)."""
     version, internal, gauss = random.getstate()
     numbers: Any = np.random.get_state(legacy=False)
     if version != 3 or numbers["bit_generator"] != "MT19937":
@@ -44,6 +44,8 @@ def capture() -> dict[str, Tensor]:
     }
     if torch.cuda.is_available():
         streams.update({f"cuda/{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
+    if torch.backends.mps.is_available():
+        streams["mps"] = torch.mps.get_rng_state()
     return streams
 
 
@@ -69,3 +71,5 @@ def restore(streams: Mapping[str, Tensor]) -> None:
         for i in range(torch.cuda.device_count()):
             if f"cuda/{i}" in streams:
                 torch.cuda.set_rng_state(streams[f"cuda/{i}"], i)
+    if "mps" in streams and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(streams["mps"])

@@ -186,11 +186,12 @@ class Batch:
         return {**self.inputs, "lengths": dict(self.lengths)} if self.lengths else dict(self.inputs)
 
     def to(self, device: torch.device | str) -> Batch:
+        soon = torch.device(device).type == "cuda"  # on mps a copy that is not waited for may read what was freed
         inputs, lengths = (
-            {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+            {name: tensor.to(device, non_blocking=soon) for name, tensor in tensors.items()}
             for tensors in (self.inputs, self.lengths)
         )
-        return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=True), lengths=lengths)
+        return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=soon), lengths=lengths)
 
 
 @dataclass(frozen=True)

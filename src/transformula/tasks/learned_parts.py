@@ -17,6 +17,7 @@ from ..errors import ConfigError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
+from ..words.cpu import wide
 from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits
 from .chunked_loss import token_loss
 from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
@@ -113,7 +114,7 @@ def text_scores(model: Any, texts: Sequence[PartlyLearned], progress: Progress |
                 logits.flatten(0, 1), batch.targets.flatten(), reduction="none", ignore_index=IGNORED
             )
             counted = batch.targets != IGNORED
-            nats = each.view_as(batch.targets).double().sum(1).tolist()
+            nats = wide(each.view_as(batch.targets)).sum(1).tolist()
             right = ((logits.argmax(-1) == batch.targets) | ~counted).all(1).tolist()
         for row, *score in zip(rows, nats, counted.sum(1).tolist(), right, strict=True):
             scores[row] = TextScore(*score)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from ..errors import InputError
 from ..generation.decoding import device_of
 from ..model.transformer import evaluating
+from ..words.cpu import wide
 from .base import IGNORED, Batch, Scores
 from .scores.measured import Measured, Numbers, of_sums, ratio
 
@@ -34,10 +35,11 @@ def target_nats(
             logits = model(**on_device.given).flatten(0, 1).float()
             targets = on_device.targets.flatten()
             each = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORED)
-            nats += float(each.double().sum())
             real = on_device.targets != IGNORED
+            nats += float(wide(each).sum())
             tokens += int(real.sum())
-            rows.append(torch.stack([each.view(real.shape).double().sum(-1), real.double().sum(-1)], -1).cpu().numpy())
+            sums = [wide(part).sum(-1) for part in (each.view(real.shape), real)]
+            rows.append(torch.stack(sums, -1).cpu().numpy())
     return nats, tokens, np.concatenate(rows) if rows else np.zeros((0, 2))
 
 

@@ -83,6 +83,6 @@ class Heads(nn.Module):
             targets = tokens[:, number + 1 :]
             if number and targets.numel():
                 scored, loss = logits[:, : targets.shape[1]].flatten(0, 1).float(), name.replace("logits", "loss")
-                self.nats[loss] += float(F.cross_entropy(scored, targets.flatten(), reduction="sum").double())
+                self.nats[loss] += float(F.cross_entropy(scored, targets.flatten(), reduction="sum"))
                 self.counts[loss] += targets.numel()
         return outputs["logits"]

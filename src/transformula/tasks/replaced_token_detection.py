@@ -33,6 +33,7 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
+from ..words.cpu import wide
 from .base import IGNORED, Batch, Progress, Scores, Task, by_terms, outputs_in_words, outputs_of, shares, task
 from .losses import smoothed_cross_entropy
 from .masking import (
@@ -79,7 +80,9 @@ class DrawnBatch(Batch):
     weight: float = 1.0
 
     def to(self, device: torch.device | str) -> Batch:
-        moved: Batch = replace(super().to(device), draws=self.draws.to(device))  # type: ignore[call-arg]
+        # float64 stays on the CPU, where the device has none
+        draws = self.draws if torch.device(device).type == "mps" else self.draws.to(device)
+        moved: Batch = replace(super().to(device), draws=draws)  # type: ignore[call-arg]
         return moved
 
 
@@ -119,9 +122,10 @@ def passes(model: Any, batch: Batch, vocab: int) -> Passes:
 
     logits = called(source=source, tokens=text[:, :1])["logits"][chosen]
     with torch.no_grad():
-        sums = logits[:, :vocab].double().softmax(-1).cumsum(-1)
-        drawn = torch.searchsorted(sums, batch.draws[chosen][:, None] * sums[:, -1:]).clamp(max=vocab - 1)
-        tokens = text.masked_scatter(chosen, drawn)
+        sums = wide(logits[:, :vocab]).softmax(-1).cumsum(-1)
+        draws = batch.draws[chosen.to(batch.draws.device)][:, None]
+        drawn = torch.searchsorted(sums, draws * sums[:, -1:]).clamp(max=vocab - 1)
+        tokens = text.masked_scatter(chosen, drawn.to(text.device))
     detection = called(source=source[:, :1], tokens=tokens)["replaced"][..., 0]
     real = torch.ones_like(chosen)
     if batch.lengths:

@@ -45,6 +45,8 @@ def choose_precision(
         return asked, line_of(asked, device, resumed)
     if slow := said_of_bf16(device):
         return FLOAT32, f"precision: float32 ({slow})"
+    if device.type == "mps":
+        return FLOAT32, "precision: float32 (bf16 was never tried on mps: --precision bf16 asks for it)"
     if not (device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_bf16_supported())):
         return FLOAT32, "precision: float32 (this device has no bf16)"
 

@@ -31,6 +31,7 @@ from ..runs import random_state
 from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Scores, Task
 from ..tasks.scores.report import interval_of
+from ..words.cpu import wide
 from .failure import Asked, Interrupts
 from .position import TENTHS
 from .progress import duration
@@ -189,7 +190,7 @@ class Evaluations:
         if len(folders) < 2 or p.averaged == p.step:
             return False
         own = trainer.weights.numbers()
-        sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
+        sums = {name: torch.zeros_like(wide(tensor)) for name, tensor in own.items()}
         for folder in folders:
             checkpoint = load_checkpoint(folder, trainer.run.identity)
             adapted = trainer.weights.adapters.merged(checkpoint.adapters)

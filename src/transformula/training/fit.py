@@ -191,8 +191,8 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
             buffer.copy_(buffers[name])
         for value in named_losses(trainer.weights.model).values():
             value.detach_()  # a model keeps it, and with it all activations of a trial that failed
-        if trainer.device.type == "cuda":
-            torch.cuda.empty_cache()
+        if trainer.device.type in ("cuda", "mps"):
+            getattr(torch, trainer.device.type).empty_cache()
     return True
 
 

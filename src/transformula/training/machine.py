@@ -27,16 +27,33 @@ DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}
 
 
 def pick_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is a GPU if there is one. Raises ConfigError where it is unknown or not here."""
+    """The device called `name`; "auto" is a CUDA GPU if there is one. Raises ConfigError where it is unknown or not
+    here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type == "mps":
+            check_mps(device)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")[:200]
         raise ConfigError(f"device: {name!r} cannot be used here ({reason}); try cpu or auto") from None
     return device
+
+
+def check_mps(device: torch.device) -> None:
+    """Raise ConfigError where there is no GPU of Apple's."""
+    lacks = ""
+    if not torch.backends.mps.is_built():
+        lacks = "this build of PyTorch is without it; that for macOS on Apple silicon has it"
+    elif not torch.backends.mps.is_available():
+        lacks = "this machine has none: it takes Apple silicon, and macOS 12.3 or later"
+    elif device.index not in (None, 0):
+        lacks = "there is one such device alone: mps"
+    if lacks:
+        what = f"device: {str(device)!r} is the GPU of a Mac, and cannot be used here"
+        raise ConfigError(f"{what}: {lacks}; try cpu or auto")
 
 
 @lru_cache
@@ -112,6 +129,8 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
     def synchronize() -> None:  # so that the clock tells the truth
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+        elif device.type == "mps":
+            torch.mps.synchronize()
 
     times: list[list[float]] = [[] for _ in works]
     for work in works:
@@ -155,7 +174,7 @@ def peak(device: torch.device, precision: str) -> float:
 @lru_cache
 def _peak(device: torch.device, precision: str, threads: int) -> float:
     def measure() -> float:
-        size = 8192 if device.type == "cuda" else 1024
+        size = {"cuda": 8192, "mps": 2048}.get(device.type, 1024)
         if precision == BF16 and slowdown_of_bf16(device):
             size = SMALL  # 1,024 rows take seconds
         a = torch.ones(size, size, device=device, dtype=DTYPES[precision])

@@ -151,7 +151,7 @@ class TrainingSettings(Settings):
         " each matrix; fsdp,tp=2, both; none, each trains by itself; auto: ddp, or fsdp where that takes too much"
         " memory",
     )
-    device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto: a GPU if there is one")
+    device: str = Field("auto", description="cpu, cuda, cuda:1, mps, ...; auto: a CUDA GPU if there is one")
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads (default: 1 or all cores, the faster one in a short measurement)"
     )

@@ -29,6 +29,11 @@ def numberless(x: Tensor) -> bool:
     return x.is_meta or isinstance(x, FakeTensor)
 
 
+def wide(x: Tensor) -> Tensor:
+    """A tensor in float64; on the CPU, where its device has none (mps)."""
+    return (x.cpu() if x.device.type == "mps" else x).double()
+
+
 def autocast_type(device: str) -> torch.dtype | None:
     """The type of autocast on a kind of device; None where it is off."""
     if device == "meta" or not torch.is_autocast_enabled(device):

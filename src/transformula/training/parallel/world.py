@@ -133,6 +133,9 @@ class Ranks:
 
     def device(self, name: str) -> str:
         """The device that `name` stands for: of several GPUs of a machine each rank has its own. Raises InputError."""
+        if self.several and name.startswith("mps"):
+            what = f"device: {name} trains in one process, and there are {self.size}"
+            raise InputError(f"{what}; train with --device cpu")
         if not self.grouped or name not in ("auto", "cuda") or not torch.cuda.is_available():
             return name
         if self.local >= torch.cuda.device_count():
