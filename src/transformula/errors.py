@@ -136,14 +136,17 @@ class UnknownName(InputError):
 
 
 class DataError(InputError):
-    """A file of data that cannot be read as what it should be. Names the file and, where there is one, the line."""
+    """A file of data that cannot be read as what it should be. Names the file and, where there is one, the line.
+
+    `seen`: what is wrong is that all data to be scored is training data too.
+    """
 
     fields = ("path", "line")
 
-    def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
+    def __init__(self, message: str, *, path: object = None, line: int | None = None, seen: bool = False) -> None:
         place = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
         super().__init__(place + message)
-        self.path, self.line = path, line
+        self.path, self.line, self.seen = path, line, seen
 
 
 class CheckpointError(InputError):

@@ -113,7 +113,7 @@ def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Sp
     removed = len(documents) - len(training)
     if not training:
         message = f"is also the validation data ({validation.name}): nothing is left to train on"
-        raise DataError(message, path=corpus.name)
+        raise DataError(message, path=corpus.name, seen=True)
     if removed and overlap == "refuse":
         raise DataError(
             f"{removed:,} of its documents are also in the validation set ({validation.name}); take them out, or drop"
@@ -186,6 +186,7 @@ def read_split(
     held: dict[str, Sequence[Record]] = {}
     with working("reading the data"):
         training = read(data, "data", notes)
+        whole = len(training)
         named = {"validation": settings.validation, "test": settings.test}
         for name, sources in named.items():
             if sources is not None:
@@ -194,7 +195,8 @@ def read_split(
         for seed, name in enumerate(named if "validation" not in held else (), 1):
             if name not in held:
                 training, held[name] = split_records(training, settings.split, seed, together, labels)
-                notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
+                share = 100 * len(held[name]) / whole
+                notes.append(f"{len(held[name]):,} rows ({share:.3g} %) are held out for {name}")
     with working("looking for evaluation rows in the training set"):
         # Of rows that were held out by equal fields none is left, unless groups decided.
         grouped = any(record.group for record in training)
@@ -278,11 +280,12 @@ def without_overlap(
         raise DataError(
             "\n".join(map(str, shared))
             + "\nscores on rows that were trained on say nothing; drop them from training with"
-            f" {setting('overlap', 'drop')}, or keep them with {setting('overlap', 'keep')}"
+            f" {setting('overlap', 'drop')}, or keep them with {setting('overlap', 'keep')}",
+            seen=all(one.rows == one.of for one in overlaps),
         )
     kept = [record for record in training if not any(row_digest(record, one.compared) in one.digests for one in shared)]
     if not kept:
-        raise DataError("every training row is also an evaluation row: nothing is left to train on")
+        raise DataError("every training row is also an evaluation row: nothing is left to train on", seen=True)
     return kept, len(training) - len(kept)
 
 

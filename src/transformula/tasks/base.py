@@ -23,8 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from ..data.preview import Preview
+from ..data.settings import Named
+from ..data.sources import absolute
 from ..errors import ConfigError, DataError, InputError, setting
 from ..language.graph import Architecture
+from ..plain import several
 from ..registry import Registry
 from ..settings import Settings
 from .predictor import Predictor
@@ -34,6 +37,7 @@ from .scores.report import Evaluation, Report, resampled
 from .verb import Verb
 
 if TYPE_CHECKING:
+    from ..data.splits import Overlap
     from ..data.stream.batches import StreamedWindows
     from .language_modeling import CarriedRows
 
@@ -194,6 +198,9 @@ class Batch:
         return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=soon), lengths=lengths)
 
 
+SEEN = "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"
+
+
 @dataclass(frozen=True)
 class Trained:
     """A trained model that is to be scored.
@@ -204,6 +211,7 @@ class Trained:
     numbers   what its text says: vocab, context, ...
     recorded  the configuration of its run; {} where only the model is known
     lost      the training data of its run, where that is missing
+    told      what is to be known of what is scored
     """
 
     name: str
@@ -213,6 +221,22 @@ class Trained:
     numbers: Mapping[str, int]
     recorded: Mapping[str, Any]
     lost: Sequence[str] = ()
+    told: list[str] = field(default_factory=list)
+
+    def learned(self, data: Named) -> bool:
+        """Whether these sources are those that the run was trained on."""
+        own = {absolute(name) for name in several(self.recorded.get("data"))}
+        return {absolute(name) for name in several(data)} <= own
+
+    def check_seen(self, data: Named, overlap: Overlap, stated: str | None) -> None:
+        """Raise DataError for rows of `data` that are also training rows, unless it is the training data itself, which
+        is scored with a note; `stated` is what was said of such rows: "refuse" or "keep"."""
+        if not overlap.rows or stated == "keep":
+            return
+        if stated == "refuse" or not (overlap.rows == overlap.of or self.learned(data)):
+            remedy = "scores on rows that were trained on say nothing; if that is meant: --overlap keep"
+            raise DataError(f"{overlap}\n{remedy}")
+        self.told.append(f"{overlap.rows:,} of the {overlap.of:,} rows are training rows: {SEEN}")
 
     @property
     def notes(self) -> list[str]:
@@ -220,7 +244,7 @@ class Trained:
             f"the training data ({', '.join(self.lost)}) is missing: there are no baselines, and no search for"
             " evaluation examples that are also in the training set"
         )
-        return [note] if self.lost else []
+        return [*([note] if self.lost else []), *self.told]
 
     @property
     def alone(self) -> nn.Module:
@@ -453,6 +477,16 @@ def task_again(
     elif "data" in kind.settings.model_fields and "data" not in chosen:
         raise trained.unknown("--data FILE")
     own = {"tokenizer": str(trained.folder)} if "tokenizer" in kind.settings.model_fields else {}
-    settings = kind.settings.read({**chosen, **given, **own})
+    free = data is not None and "overlap" in kind.settings.model_fields and "overlap" not in given
+    same = free and trained.learned(data)
+    kept = {"overlap": "keep"}
+    settings = kind.settings.read({**chosen, **(kept if same else {}), **given, **own})
     kind.check(trained.architecture)
-    return kind.make(settings, trained.numbers, **sizes)
+    try:
+        task = kind.make(settings, trained.numbers, **sizes)
+    except DataError as error:
+        if not (free and error.seen):
+            raise
+        same, task = True, kind.make(kind.settings.read({**chosen, **given, **kept, **own}), trained.numbers, **sizes)
+    trained.told.extend([f"what is scored is the training data: {SEEN}"] if same else [])
+    return task

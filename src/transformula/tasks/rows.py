@@ -27,7 +27,7 @@ from ..data.records import Record
 from ..data.settings import FileSettings, Named, TestedSettings
 from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import ConfigError, DataError, InputError, MissingExtra, setting
+from ..errors import ConfigError, InputError, MissingExtra, setting
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.dataflow import reads_any_length
@@ -57,8 +57,9 @@ class RowEvaluation(FileSettings):
     """How a trained model is scored, and how the rows of --data are read: by default as in training."""
 
     overlap: Literal["refuse", "keep"] = Field(
-        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them"
-    )
+        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them;"
+        " by default the training data itself is scored, and a note says so",
+    )  # fmt: skip
 
 
 def evaluation_of(settings: type[Settings], *columns: str) -> type[RowEvaluation]:
@@ -480,6 +481,5 @@ def rows_to_score(
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", reader.compared)
-    if overlap.rows and chosen.overlap == "refuse":
-        raise DataError(f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep")
-    return records, rows.training, notes
+    trained.check_seen(data, overlap, chosen.overlap if "overlap" in chosen.model_fields_set else None)
+    return records, rows.training, [*notes, *trained.told]

@@ -24,7 +24,7 @@ from ..data.settings import FileSettings, Named, Seq2SeqSettings
 from ..data.source_target import read_rows, references_of
 from ..data.sources import need_sources
 from ..data.splits import SplitRows, find_overlap, short_row
-from ..errors import ConfigError, DataError, InputError, setting
+from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, check_logits, tasks
@@ -53,8 +53,9 @@ class Seq2SeqEvaluation(FileSettings, SearchSettings):
     references: str | None = Field(None, description="a column of --data with a list of texts, each of them right")
     join: str | None = Field(None, description="what joins the texts of a list in one column of --data")
     overlap: Literal["refuse", "keep"] = Field(
-        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them"
-    )
+        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them;"
+        " by default the training data itself is scored, and a note says so",
+    )  # fmt: skip
 
 
 class SequenceToSequence(Task):
@@ -339,9 +340,9 @@ def rows_to_score(
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
-    if overlap.rows and Seq2SeqEvaluation.read({"overlap": given.get("overlap", "refuse")}).overlap == "refuse":
-        raise DataError(f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep")
-    return records, rows.training, notes
+    stated = {key: given[key] for key in ("overlap",) if key in given}
+    trained.check_seen(data, overlap, Seq2SeqEvaluation.read(stated).overlap if stated else None)
+    return records, rows.training, [*notes, *trained.told]
 
 
 def own_options(kind: type[SequenceToSequence]) -> list[str]:
