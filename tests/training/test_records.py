@@ -193,6 +193,108 @@ def test_a_recorder_that_hangs_holds_nobody(
     assert kept["stuck"]["whole_until"] == {}
 
 
+class Speechless(Exception):
+    """Cannot be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@recorders.register("raising")
+class Raising(Memory):
+    """Raises what it is told to, where it is told to."""
+
+    place, kind = "", BaseException
+
+    def __init__(self, run: Recorded) -> None:
+        super().__init__(run)
+        self.key += " raising"
+        self.fail("open")
+
+    def fail(self, place: str) -> None:
+        if place == self.place:
+            raise self.kind
+
+    @property
+    def keep(self) -> Mapping[str, Any]:
+        self.fail("keep")
+        return {}
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        self.fail(str(event.get("step")))
+
+
+@pytest.mark.parametrize("kind", [Speechless, SystemExit, KeyboardInterrupt, MemoryError, RecursionError])
+@pytest.mark.parametrize("place", ["open", "keep", "6"])
+def test_whatever_a_recorder_raises_the_run_goes_on_and_says_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    kind: type[BaseException], place: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Raising, "place", place)
+    monkeypatch.setattr(Raising, "kind", kind)
+    assert run(tmp_path / "run", log_to="raising,memory", **GIVEN).exit_status == 0
+    said = capsys.readouterr().err
+    assert said.count(f"raising: is not recorded any further: {kind.__name__}") == 1 and "Traceback" not in said
+    assert sorted(untimed(Memory.points[str(tmp_path / "run")])) == untimed(logged(tmp_path / "run"))
+
+
+@recorders.register("waiting")
+class Waiting(Memory):
+    """Waits where it is told to."""
+
+    place, free = "", threading.Event()
+
+    def __init__(self, run: Recorded) -> None:
+        super().__init__(run)
+        self.key += " waiting"
+        self.wait("open")
+
+    def wait(self, place: str) -> None:
+        if place == self.place:
+            self.free.wait(PATIENCE)
+
+    def close(self, status: str) -> None:
+        self.wait("close")
+
+
+@pytest.mark.parametrize("place", ["open", "close"])
+def test_a_recorder_that_hangs_at_its_begin_or_its_end_holds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    monkeypatch.setattr(Waiting, "place", place)
+    monkeypatch.setattr(Waiting, "free", threading.Event())
+    monkeypatch.setattr(records, "PATIENCE", 0.2)
+    try:
+        assert run(tmp_path / "run", log_to="waiting", **GIVEN).exit_status == 0
+        said = capsys.readouterr().err
+        assert said.count("waiting: is not recorded any further: it has not written all of it in time") == 1
+    finally:
+        Waiting.free.set()
+    monkeypatch.undo()
+    run(tmp_path / "run", resume=True, **{**GIVEN, "steps": 16, "log_to": "waiting"})
+    points = Memory.points[f"{tmp_path / 'run'} waiting"]
+    assert {(name, step) for name, step, _ in untimed(points)} == {
+        (name, step) for name, step, _ in untimed(logged(tmp_path / "run"))
+    }
+
+
+@recorders.register("changing")
+class Changing(Memory):
+    """Changes what it hears."""
+
+    def hear(self, event: Any) -> None:
+        for inner in event.values():
+            if isinstance(inner, dict):
+                inner.clear()
+        event.clear()
+
+
+def test_a_recorder_that_changes_an_event_changes_its_own_alone(tmp_path: Path) -> None:
+    run(tmp_path / "run", log_to="changing,memory", **GIVEN)
+    assert sorted(untimed(Memory.points[str(tmp_path / "run")])) == untimed(logged(tmp_path / "run"))
+    assert any(name.startswith("final/") for name, _, _ in Memory.points[str(tmp_path / "run")])
+
+
 def test_a_recorder_changes_no_number_of_the_run(tmp_path: Path) -> None:
     @recorders.register("drawing")
     class Drawing(Memory):

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,15 @@ def reached(event: Mapping[str, Any], so_far: Reached) -> None:
     """Note an event."""
     kind, step = str(event.get("event")), event.get("step")
     so_far[kind] = max(so_far.get(kind, 0), step if type(step) is int else 0)
+
+
+def told(error: BaseException) -> str:
+    """An error in words; its kind alone where it fails to say more."""
+    try:
+        words = shortened(" ".join(str(error).split()), 300)
+    except Exception:
+        words = ""
+    return f"{type(error).__name__}: {words}".removesuffix(": ")
 
 
 class RecordThread:
@@ -90,11 +100,11 @@ class RecordThread:
                 self.keep(recorder.keep)
                 self.where = recorder.where
             while not self._left and not isinstance(event := self._waiting.get(), str):
-                recorder.hear(event)
+                recorder.hear(deepcopy(event))  # the others hear it too, whatever this one does to it
                 reached(event, self.reached)
             recorder.close(FAILED if self._left else str(event))
         except BaseException as error:  # whatever it is: the training must not end for it
-            self.error = self.error or f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}"
+            self.error = self.error or told(error)
             if recorder is not None:
                 with suppress(BaseException):
                     recorder.close(FAILED)
