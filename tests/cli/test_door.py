@@ -102,6 +102,9 @@ def test_what_the_machine_refuses_is_an_error_of_ours(
         (errors.InputError("wrong"), 2, "error: wrong"),
         (errors.RunError("failed"), 1, "error: failed"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 1, "error: there is no memory for this: end other programs, raise the limit"),
+        (ImportError("libtorch.so: failed to map segment from shared object"), 1, "no memory for this (libtorch"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, "no memory for this (DefaultCPU"),
     ],
 )
 def test_errors_become_messages_and_exit_statuses(
@@ -114,6 +117,16 @@ def test_errors_become_messages_and_exit_statuses(
     assert main(["cache"]) == status
     shown = capsys.readouterr()
     assert said in shown.err and "Traceback" not in shown.err and shown.out == ""
+
+
+@pytest.mark.parametrize("raised", [ImportError("no module called x"), RuntimeError("a defect of ours")])
+def test_other_errors_of_theirs_keep_their_traceback(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: list[str]) -> int:
+        raise raised
+
+    monkeypatch.setattr(door, "dispatch", fail)
+    with pytest.raises(type(raised)):
+        main(["cache"])
 
 
 def test_a_reader_that_has_read_enough_is_no_error() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
+from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName, shortened
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
@@ -34,6 +35,12 @@ ELSEWHERE = {
     "show": ["explain", "gallery"],
 }
 """What other programs call these verbs."""
+
+NO_MEMORY = re.compile(
+    "failed to map segment|can.?t allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE
+)
+"""What libraries say where they get none, torch's own when they are loaded included."""
+REMEDY = "end other programs, raise the limit that this process has (ulimit -v), or take less at a time"
 
 HELP = """\
 usage: transformula VERB ...
@@ -76,6 +83,12 @@ def say_note(
     print(f"note: {message}{place}", file=sys.stderr)
 
 
+def reason_of(error: Exception) -> str:
+    """What an error says, in brackets."""
+    said = shortened(" ".join(str(error).split()), 160)
+    return f" ({said})" if said else ""
+
+
 def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
     before = TYPED.set(frozenset())  # the verb's parser says which options there are
@@ -92,6 +105,11 @@ def attempt(arguments: list[str]) -> int:
         raise
     except OSError as error:  # of the machine: a full disk, a file that may not be read
         ended = RunError(("" if error.filename is None else f"{error.filename}: ") + (error.strerror or str(error)))
+        text = f"error: {ended}"
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not NO_MEMORY.search(str(error)):
+            raise
+        ended = RunError(f"there is no memory for this{reason_of(error)}: {REMEDY}")
         text = f"error: {ended}"
     finally:
         TYPED.reset(before)
