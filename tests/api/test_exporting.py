@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.api.translator import write_pictures
 from transformula import Model
 from transformula.api.exporting import export, own_texts
 from transformula.errors import CheckpointError
@@ -331,3 +332,43 @@ def test_texts_of_the_run_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pipeline, "check_again", lambda p, m, a, own: (tried.extend(own), real(p, m, a, own)))
     export(tmp_path / "run", tmp_path / "out", to="pytorch")
     assert tried == own_texts(folder)
+
+
+@slow
+@pytest.mark.parametrize("task", ["captioning", "image-text-retrieval"])
+def test_texts_and_pictures(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text for a picture; the vectors of both."""
+    monkeypatch.chdir(tmp_path)
+    write_pictures(tmp_path)
+    settings = tasks.get(task).settings.read({"data": "pictures", "split": 0.2, "tokenizer": "bytes"})
+    names = ["image", "tokens"]
+    made = tasks.get(task).make(settings, {}, inputs=names)
+    given = {**tasks.get(task).model, **made.numbers, "width": 16, "heads": 2, "seed": 3}
+    if task == "captioning":
+        text = Path("seeing.yaml").read_text().replace("size=4", "size=2").replace("rows=4", "rows=16")
+        model = Model(text, **{key: given[key] for key in ("vocab", "context", "seed")})
+    else:
+        text = Model("clip").text.replace("patches(image, 32,", "patches(image, 2, channels=3,")
+        model = Model(text.replace("rows=50", "rows=17"), **given, depth=1)
+    kind, module = made.predictor(), model.module.eval()
+    save_model(tmp_path / "model", model.module, kind.save)
+    out = export(tmp_path / "model", tmp_path / "out", to="onnx")
+    lines = [f"pictures/{n}.png" for n in range(5)] + ([] if task == "captioning" else ["dark square", "x" * 99])
+    settings = {"beam": 1} if task == "captioning" else {}
+    ours = kind.predict([module], kind.opened(lines), kind.settings.read(settings))
+    paths = [str(tmp_path / line) if line.endswith("png") else line for line in lines]
+    same("\n".join(best.text for best, *_ in ours).split("\n"), said(out, paths))
+
+
+@slow
+def test_what_seems_to_be_replaced(tmp_path: Path) -> None:
+    rows = [{"text": f"{NAMES[n % 12]} {n} sees"} for n in range(60)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = tasks.get("replaced-token-detection")
+    made = task.make(task.settings.read({"data": str(tmp_path / "t.jsonl"), "tokenizer": "bytes"}), {}, batch=2)
+    model = Model("electra", depth=1, width=16, heads=2, seed=3, **made.numbers)
+    kind, module = made.predictor(), model.module.eval()
+    save_model(tmp_path / "model", model.module, kind.save)
+    out = export(tmp_path / "model", tmp_path / "out", to="onnx")
+    lines = [text[:20] for text in texts(20)]
+    assert "\n".join(said(out, lines)) == "\n".join(best.text for best, *_ in kind.predict([module], lines))

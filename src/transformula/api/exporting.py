@@ -110,13 +110,13 @@ class Leaving:
         from ..tasks.pipeline import check_again
 
         again, _ = load_model(folder, verify=False, format=self.to)
-        check_again(pipeline, self.rounded(module), again.float(), self.own)
+        check_again(pipeline, self.rounded(module), again.float().eval(), self.own)
 
     def rounded(self, module: nn.Module) -> nn.Module:
-        """The model with weights as they were written, in the type that was asked for."""
+        """The model with weights as they were written, in the type that was asked for; without dropout."""
         if self.dtype is None:
-            return module
-        return copy.deepcopy(module).to(self.dtype).float()
+            return module.eval()
+        return copy.deepcopy(module).to(self.dtype).float().eval()
 
     def write(self, folder: Path, limits: Mapping[str, Any] | None = None) -> None:
         from ..interop.exchange import PIPELINE

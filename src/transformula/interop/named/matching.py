@@ -52,6 +52,20 @@ class Match:
     constants: Mapping[str, Any]
 
 
+FORMS: dict[str, dict[str, str]] = {}  # of named models, canonical ones by all constants: several formats ask for them
+MOST_FORMS = 2000  # of a model that are kept
+
+
+def known_forms(model: NamedModel) -> dict[str, str]:
+    """The canonical forms of a model by its constants, those that were made before among them."""
+    if model.name not in names() or named(model.name) is not model:
+        return {}
+    forms = FORMS.setdefault(model.name, {})
+    if len(forms) > MOST_FORMS:
+        forms.clear()
+    return forms
+
+
 class Candidate:
     """A named model that is changed until it is the text that was asked for, or as near as it comes."""
 
@@ -61,7 +75,7 @@ class Candidate:
         self.stated = stated_constants(model, architecture)
         said = {key.name for key in keys_of(model)}
         self.choices = {name: list(values) for name, values in model.choices.items() if name not in said}
-        self.forms: dict[str, str] = {}  # canonical ones, by all constants
+        self.forms = known_forms(model)
         self.sought: list[str] = []  # numbers that the text does not hold under their names
         self.constants: dict[str, Any] = {**self.stated, **{name: values[0] for name, values in self.choices.items()}}
         waiting = [key for key in keys_of(model) if key.name not in self.stated]

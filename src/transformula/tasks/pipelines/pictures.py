@@ -1,4 +1,4 @@
-"""The label of a picture."""
+"""The label of a picture; the vector of a picture or a text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,36 @@ from typing import Any
 import numpy as np
 
 from ..image_classification import ImageClassifier
-from ..pipeline import Pipeline, pipeline
+from ..image_text_retrieval import SUFFIXES, ImageTextEmbedder
+from ..pipeline import Pipeline, RowPipeline, pipeline
 
-PICTURES = 4  # that are tried
+MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # of pictures that are tried, with their channels
+PIXELS = "from -1 to 1: value / 127.5 - 1"
+
+
+def drawn(folder: Path, picture: Sequence[int]) -> list[str]:
+    """The names of pictures that are drawn in a folder, of the size of `picture` (channels, height, width): in gray, in
+    colors, and both with transparency."""
+    from PIL import Image
+
+    draw, (_, *size), names = np.random.default_rng(1), picture, []
+    for mode, channels in MODES.items():
+        coarse = draw.integers(256, size=(*(-(-side // 4) for side in size), channels), dtype=np.uint8)
+        array = coarse.repeat(4, 0).repeat(4, 1)[: size[0], : size[1]]
+        names.append(str(folder / f"{mode}.png"))
+        Image.fromarray(array[:, :, 0] if channels == 1 else array).convert(mode).save(names[-1])
+    return names
+
+
+@pipeline("image-text")
+class PictureTextPipeline(RowPipeline[ImageTextEmbedder]):
+    def plain(self) -> dict[str, Any]:
+        picture = {"picture": list(self.predictor.picture), "pixels": PIXELS, "suffixes": list(SUFFIXES)}
+        about = {"pooling": "in the program, which gives one vector", "normalization": None, "similarity": "cosine"}
+        return {**super().plain(), **picture, **about}
+
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
+        return [*texts, *drawn(folder, self.predictor.picture)]
 
 
 @pipeline("image-classifier")
@@ -21,24 +48,14 @@ class PicturePipeline(Pipeline[ImageClassifier]):
         return {
             "inputs": list(kind.inputs),
             "picture": list(kind.picture),
-            "pixels": "from -1 to 1: value / 127.5 - 1",
+            "pixels": PIXELS,
             "labels": list(kind.labels),
             "several": False,
             "decoding": "softmax; the highest",
         }
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
-        """Names of pictures, which are drawn: of the model's channels, of others, and with transparency."""
-        from PIL import Image
-
-        draw, (_, *size), names = np.random.default_rng(1), self.predictor.picture, []
-        for number, mode in enumerate(("L", "RGB", "RGBA", "LA") * (PICTURES // 4)):
-            channels = (len(Image.new(mode, (1, 1)).getbands()),) if mode != "L" else ()
-            coarse = draw.integers(256, size=(*(-(-side // 4) for side in size), *channels), dtype=np.uint8)
-            array = coarse.repeat(4, 0).repeat(4, 1)[: size[0], : size[1]]
-            names.append(str(folder / f"{number}.png"))
-            Image.fromarray(array, mode).save(names[-1])
-        return names
+        return drawn(folder, self.predictor.picture)
 
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
         return [f"{best.text}\t{best.score:.4f}" for best in self.predicted(module, lines)]

@@ -15,8 +15,10 @@ from ...tokenizers.base import FILE, Tokenizer
 from ...tokenizers.pretrained import CLEANED, Pretrained
 from ..masked_language_modeling import Filling
 from ..masking import marks_of, mask_of
-from ..pipeline import Pipeline, pipeline
+from ..pipeline import SCRIPTS, Pipeline, pipeline
+from ..replaced_token_detection import Detecting
 from ..writing import SOURCE, TextGenerator, Writing
+from .pictures import drawn
 
 USUAL = 200  # tokens that are written at most
 TRIED = 8  # tokens that are written while a script is tried
@@ -70,7 +72,7 @@ class WritingPipeline(Pipeline[Writing]):
             "begin": list(kind.target.marks.target) or [kind.end],
             "ends": sorted(kind.target.ends) or [kind.end],
             "max_tokens": kind.usual,
-            "picture": kind.picture,
+            "picture": kind.picture and list(kind.picture),
             "decoding": "greedy; translate searches with a beam of 5",
             **decoding(kind.target),
         }
@@ -82,9 +84,11 @@ class WritingPipeline(Pipeline[Writing]):
         return {"most": min(known)} if known else {}
 
     @property
+    def script(self) -> Path:
+        return SCRIPTS / "captioning.py" if self.predictor.source is None else super().script
+
+    @property
     def unscripted(self) -> str:
-        if self.predictor.source is None:
-            return "the model reads pictures"
         return "names become their words" if self.predictor.spelling.split_names else super().unscripted
 
     def in_library(self) -> dict[str, library.Tokenizer]:
@@ -97,22 +101,39 @@ class WritingPipeline(Pipeline[Writing]):
         plain = self.predictor.source is not None and self.predictor.spelling == PLAIN
         return list(self.predictor.ids([line])[0].tolist()) if plain else None
 
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
+        return drawn(folder, self.predictor.picture) if self.predictor.picture else list(texts)
+
     def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
         return [best.text for best in self.predicted(module, lines, beam=1, max_length=TRIED)]
+
+
+def around(kind: Filling | Detecting) -> dict[str, Any]:
+    """The ids around a text that is read whole, and those that are no text."""
+    marks = (kind.tokenizer.marks.opening, kind.tokenizer.marks.closing) if kind.documents else ((), ())
+    ids = [[[number, 0] for number in mark] for mark in marks]
+    return {"marks": ids, "types": [0], "never": sorted(marks_of(kind.tokenizer))}
+
+
+@pipeline("detecting")
+class DetectingPipeline(Pipeline[Detecting]):
+    def plain(self) -> dict[str, Any]:
+        return {
+            **around(self.predictor),
+            "decoding": "tokens whose number `replaced` is above 0, in brackets",
+            **decoding(self.predictor.tokenizer),
+        }
 
 
 @pipeline("filling")
 class FillingPipeline(Pipeline[Filling]):
     def plain(self) -> dict[str, Any]:
         kind, tokenizer = self.predictor, self.predictor.tokenizer
-        around = (tokenizer.marks.opening, tokenizer.marks.closing) if kind.documents else ((), ())
         return {
-            "marks": [[[number, 0] for number in mark] for mark in around],
-            "types": [0],
+            **around(kind),
             "sign": kind.settings().sign,
             "mask": mask_of(tokenizer),
             "blank": kind.parts("a [MASK]", "[MASK]")[0] == "a",
-            "never": sorted(marks_of(tokenizer)),
             "padding": {"side": "right", "id": 0},
             "decoding": "softmax at each gap; the highest",
             **decoding(tokenizer),

@@ -85,13 +85,13 @@ def generated(model, prompt, most, fixed=()):
 
 
 def writer():
-    """What writes the ids of a target, greedily, for those of a source with its marks."""
+    """What writes the ids of a target, greedily, for a source by its name: its ids with their marks, or a picture."""
     if about["programs"]["model"]["file"].endswith(".bin"):
         return translator()
     model, start = program("model"), program("start") if "start" in about["programs"] else None
 
-    def write(ids):
-        prompt, fixed = (pipeline["begin"], start({"source": [ids]})) if start else (ids, {})
+    def write(source):
+        prompt, fixed = (pipeline["begin"], start(source)) if start else (source["source"][0], {})
         room = (about["context"] or len(prompt) + pipeline["max_tokens"]) - len(prompt)
         return generated(model, prompt, min(pipeline["max_tokens"], room), fixed)
 
@@ -110,7 +110,8 @@ def translator():
     source, target = names("source"), names("target")
     number, (before, after) = {name: number for number, name in enumerate(target)}, map(len, pipeline["marks"])
 
-    def write(ids):
+    def write(given):
+        (ids,) = given["source"]
         words = [source[number] for number in ids[before : len(ids) - after]]
         most = min(pipeline["max_tokens"], about["context"] - 1)
         limits = {"max_decoding_length": most, "min_decoding_length": 0, "max_input_length": 0}
@@ -190,6 +191,14 @@ def pictured(name):
     if list(array.shape[1:]) != size:
         raise SystemExit(f"{name}: has {array.shape[1:]} pixels (height, width), and the model reads {tuple(size)}")
     return array.astype(numpy.float32) / numpy.float32(127.5) - 1
+
+
+def capitalized(text):
+    """What is written, with a capital where the model was trained without."""
+    if pipeline["spelling"]["lower"] == "none":
+        return text
+    text = text.removeprefix(" ")
+    return text[:1].upper() + text[1:]
 
 
 def answer_all(answer):

@@ -3,7 +3,7 @@
 import unicodedata
 from itertools import takewhile
 
-from .runtime import answer_all, decoded, encoded, opened_tokenizer, pipeline, writer
+from .runtime import answer_all, capitalized, decoded, encoded, opened_tokenizer, pipeline, writer
 
 write = writer()
 reader = opened_tokenizer(pipeline["reader"])
@@ -20,11 +20,8 @@ def spelled(text):
 def answer(text):
     if not text.strip():
         return ""
-    written = decoded(write(list(encoded([spelled(text)], reader)["tokens"][0])))
-    if pipeline["spelling"]["lower"] == "none":
-        return written
-    written = written.removeprefix(" ")
-    return written[:1].upper() + written[1:]
+    ids = list(encoded([spelled(text)], reader)["tokens"][0])
+    return capitalized(decoded(write({"source": [ids]})))
 
 
 if __name__ == "__main__":

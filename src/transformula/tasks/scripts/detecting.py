@@ -1,0 +1,21 @@
+"""Puts brackets around what seems to be replaced: python predict.py "The cat sat.", or a text a line of standard
+input."""
+
+from itertools import groupby
+
+from .runtime import answer_all, decoded, pipeline, program, tokenizer
+
+model = program("model")
+
+
+def answer(text):
+    before, after = ([number for number, _ in mark] for mark in pipeline["marks"])
+    ids = [*before, *tokenizer.encode(text, add_special_tokens=False).ids, *after]
+    logits = model({"source": [[0]], "tokens": [ids]})["replaced"][0, :, 0]  # the generator's input is not looked at
+    real = [pair for pair in zip(ids, logits, strict=True) if pair[0] not in pipeline["never"]]
+    parts = ((replaced, decoded([id for id, _ in run])) for replaced, run in groupby(real, lambda pair: pair[1] > 0))
+    return "".join(f"[{part}]" if replaced else part for replaced, part in parts)
+
+
+if __name__ == "__main__":
+    answer_all(answer)
