@@ -87,14 +87,14 @@ class Leaving:
     def finish(self, module: nn.Module, folder: Path) -> None:
         from ..interop.programs import ABOUT
         from ..structured import load_json
-        from ..tasks.pipeline import SCRIPT, check_scripts, write_scripts
+        from ..tasks.pipeline import SCRIPT, Pipeline, check_scripts, write_scripts
 
         about = load_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
         # of a program with an encoder, the context is that of what is written; one of CTranslate2 has one for both
         context = None if "start" in about.get("programs", {}) else about.get("context")
         if not self.early:
             self.write(folder, {} if self.pipeline is None else self.pipeline.limits(module, context))
-        if self.pipeline is not None and self.early:
+        if self.pipeline is not None and self.early and type(self.pipeline) is not Pipeline:
             self.read_again(self.pipeline, module, folder)
         if self.pipeline is None or not about:
             return

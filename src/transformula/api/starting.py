@@ -190,10 +190,10 @@ def labels_kept(start: Start | None, task: str) -> list[str]:
     labels = setting("labels", "keep")
     if start is None:
         raise InputError(f"{labels}: no model is loaded whose labels could stay: add {setting('init_from', 'RUN')}")
-    former = task_trained(start.named)
-    if former != task or "classes" not in (names := start.row_names()):
+    former, names = task_trained(start.named), start.row_names().get("classes")
+    if former != task or not isinstance(names, Sequence):
         raise InputError(f"{labels}: {start.named} was trained on {former or 'no task'}, not on {task}; leave it out")
-    return [str(name) for name in names["classes"]]
+    return list(map(str, names))
 
 
 def task_named(

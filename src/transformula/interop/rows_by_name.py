@@ -15,13 +15,15 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError
+from ..tokenizers.base import Tokenizer
 
 SHOWN = 5  # names of new and of lost labels
 TITLES = {"classes": "labels", "vocab": "tokens", "source_vocab": "source tokens"}
 KEPT = "classes"  # the number whose names a setting keeps
 
-Names = Mapping[str, Sequence[Hashable]]
-"""What each row stands for, by the number of a model's text that says how many there are: {"classes": ["a", "b"]}"""
+Names = Mapping[str, "Sequence[Hashable] | Tokenizer"]
+"""What each row stands for, by the number of a model's text that says how many there are: {"classes": ["a", "b"]}; of
+tokens, their tokenizer says it."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -107,21 +109,25 @@ def match_rows(
     Raises CheckpointError where rows have other names and no tensor, or one that grows otherwise, has them.
     """
     matches = []
-    for key, names in wanted.items():
-        if key not in known or list(known[key]) == list(names):
+    for key in wanted.keys() & known.keys():
+        before, names = (each[key] for each in (known, wanted))
+        if isinstance(before, Tokenizer) and isinstance(names, Tokenizer) and before.identity == names.identity:
+            continue
+        before, names = (each.names if isinstance(each, Tokenizer) else list(each) for each in (before, names))
+        if before == names:
             continue
         now, wider = shapes(key, 0), shapes(key, 1)
         axes = {} if now is None or wider is None else axes_of(now, wider, len(names))
         title = TITLES.get(key, key)
-        if axes is None or (not axes and len(known[key]) == len(names)):
+        if axes is None or (not axes and len(before) == len(names)):
             what = f"{path}: its {title} are others than those of the data, and the model's text does not say by"
             raise CheckpointError(
                 f"{what} {key!r} how many there are, so that rows cannot be matched by name: write {key} where it says"
                 f" the number, as in linear(mean(x), {key}), or begin with the same {title}"
             )
         if axes:
-            matches.append(RowMatch(key, known[key], names, axes))
-    return matches
+            matches.append(RowMatch(key, before, names, axes))
+    return sorted(matches, key=lambda match: match.key)
 
 
 def axes_of(now: Shapes, wider: Shapes, least: int) -> dict[str, list[int]] | None:

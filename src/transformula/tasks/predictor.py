@@ -159,18 +159,16 @@ class Predictor(ABC):
         return cls(**plain)
 
 
-def row_names(kind: Predictor | None) -> dict[str, Sequence[Hashable]]:
+def row_names(kind: Predictor | None) -> dict[str, Sequence[Hashable] | Tokenizer]:
     """What rows of a model's tables and outputs stand for, by the number of its text that says how many there are:
     tokens (`vocab`), labels (`classes`)."""
-    names: dict[str, Sequence[Hashable]] = {}
+    names: dict[str, Sequence[Hashable] | Tokenizer] = {}
     if kind is None:
         return names
     if kind.tokenizer is not None:
-        names["vocab"] = kind.tokenizer.names
+        names["vocab"] = kind.tokenizer
     for key, item in kind.named.items():
         value = getattr(kind, item)
-        if isinstance(value, Tokenizer):
-            names |= {} if value is kind.tokenizer else {key: value.names}
-        elif value is not None:
+        if value is not None and value is not kind.tokenizer:
             names[key] = [None, *value] if key == "vocab" else value  # of words 0 is any other
     return names

@@ -11,7 +11,18 @@ from ...data.conversations import REPLIES
 from ...generation.settings import ReplySettings
 from ..dialogue import Chat
 from ..pipeline import Pipeline, pipeline
+from ..replies import TemplatedChat
 from .texts import TRIED, decoding
+
+
+@pipeline("templated-chat")
+class TemplatedChatPipeline(Pipeline[TemplatedChat]):
+    @property
+    def unscripted(self) -> str:
+        return "the chat template of others is a program, which this package renders within limits"
+
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        return [best.text for best in self.predicted(module, lines, max_tokens=TRIED)]
 
 
 @pipeline("chat")
