@@ -253,3 +253,13 @@ def test_a_program_that_differs_is_not_written(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(CheckpointError, match="gives other logits than the model"):
         save_model(tmp_path / "out", model.module, format="torch-export")
     assert not list(tmp_path.iterdir())
+
+
+def test_pictures_of_four_squares() -> None:
+    """As many as the model has learned positions: digits of 8 x 8 pixels."""
+    squares = "p = patches(image, 4, channels=1)\nx = p + positions(p, rows=4)"
+    output = "logits = linear(mean(x), 3)"
+    model = Model("pre-norm", depth=1, width=16, heads=2, family="encoder", before=squares, output=output).module.eval()
+    image = torch.randn(3, 1, 8, 8)
+    made, *_ = programs.programs_of(model)["model"].exported.module()(image)
+    assert torch.allclose(made, model(image=image), atol=1e-6)

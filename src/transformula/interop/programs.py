@@ -45,6 +45,7 @@ Function = Callable[..., Sequence[Tensor]]
 
 FREE = {"batch": 2, "new": 3, "past": 5}  # dimensions that are free in every model, with a size to trace with
 OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41)  # sizes of others; no two are equal, or they would be taken for one
+SQUARES = 6  # of a picture to trace with, unless a model has learned fewer positions: then 4, the only ones it can have
 FEW = 4  # positions, where a model has learned fewer than the first of these
 SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
@@ -139,7 +140,8 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
         length = sequence.get(name, name)
         if name in squares:
             side, channels = int(squares[name]["size"]), int(squares[name]["channels"])
-            examples.sizes |= {"height": 2 * side, "width": 3 * side}
+            wide = 2 if (model.positions_of(name) or SQUARES) < SQUARES else 3
+            examples.sizes |= {"height": 2 * side, "width": wide * side}
             examples.add(name, ("batch", channels, "height", "width"), torch.float32)
         elif name in IDS:
             if (model.positions_of(name) or OTHERS[0]) < OTHERS[0]:
