@@ -95,7 +95,8 @@ VALUES = {
     "init": "embed=0.02 | embed=0.1", "calibrate": "none,admin", "after_step": "none,unit_rows", "share": "1,2",
     "policy": "none | layerdrop(p=0.2)", "schedule": "none,linear", "encoding": "latin-1,cp1252",
     "file_format": "csv,tsv", "where": "score > 1 | score > 2", "lora": "rank=2 | rank=4", "parallel": "none,ddp",
-    "max_tokens": "16,32", "symbols": "20,30", "mean_span": "2,3",
+    "ragged": "pad,fit", "class_weights": "balanced | rare=5,common=1", "max_tokens": "16,32",
+    "symbols": "20,30", "mean_span": "2,3",
     "template": '{user: "u", assistant: "a"} | {user: "v", assistant: "b"}',
 }  # fmt: skip
 """Two values of a key whose type does not say them."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from ..errors import ConfigError, setting
 from ..plain import several
@@ -251,7 +251,7 @@ class KeptLabels(Settings):
         "drop", description="labels of the model of --init-from that no training row has: drop or keep them; the others"
         " are matched by name",
     )  # fmt: skip
-    kept_labels: list[str] = Field(
+    kept_labels: Annotated[list[str], BeforeValidator(several)] = Field(
         [], description="a label that the model has though no training row may; --labels keep finds these"
     )
 
