@@ -236,10 +236,14 @@ def test_other_rows(work: Path) -> None:
     with pytest.raises(ConfigError, match="source: the rows of rows.tsv have the columns id, german, english"):
         evaluate("run", data="rows.tsv")
     known = {"data": "train.{de,en}"}
+    report, alone = evaluate("run", **known), evaluate("run/best", **known)
+    assert any("training" in note for note in report.data["notes"]) and report.written == alone.written
+    for language, more in (("de", "neu"), ("en", "new")):
+        text = (work / f"train.{language}").read_text()
+        (work / f"some.{language}").write_text("".join(text.splitlines(keepends=True)[:3]) + f"{more}\n")
     with pytest.raises(DataError, match="are also training rows(.|\n)*--overlap keep"):
-        evaluate("run", **known)
-    alone = evaluate("run/best", **known)
-    assert evaluate("run", **known, overlap="keep").written == alone.written
+        evaluate("run", data="some.{de,en}")
+    assert evaluate("run", data="some.{de,en}", overlap="keep").data["examples"] == 4
 
 
 def test_mistakes_of_an_evaluation(work: Path) -> None:
