@@ -104,7 +104,8 @@ def test_the_discriminator_goes_on_in_another_task(text, tmp_path):
     assert plan.start is not None and plan.start.other and plan.architecture.inputs == ["tokens"]
     given, module = load_tensors(tmp_path / "run" / "best" / "weights.safetensors"), build(plan.architecture)
     begun = plan.start.begin(module, plan.architecture)
-    assert "loaded words, places, embedded, the stack; randomly initialized: output" in begun.line and begun.new == ("output",)
+    assert "loaded words, places, embedded, the stack; randomly initialized: output" in begun.line
+    assert begun.new == ("output",)
     for name, tensor in model_tensors(module).items():
         stack = given.get(f"discriminator.{name}")
         assert name.startswith("output") or torch.equal(tensor, given[name] if stack is None else stack)
