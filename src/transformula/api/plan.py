@@ -20,6 +20,7 @@ from ..field_names import unknown_key
 from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
 from ..settings import with_current_keys
 from .configuration import check_use, read_stated
+from .default_model import with_default
 from .model import Model
 from .reading import (
     TASK,
@@ -123,6 +124,7 @@ class Plan:
     use           packages that the user named
     start         where the first weights come from; None: they are initialized
     resume        the run goes on in its folder, `training.out`
+    told          what a person is told of a model that nobody named
     """
 
     task: str
@@ -132,6 +134,7 @@ class Plan:
     use: tuple[str, ...] = ()
     start: Start | None = None
     resume: bool = False
+    told: str = ""
 
     @property
     def kind(self) -> type[Task]:
@@ -198,6 +201,9 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     check_use(settings.pop("use", []), use)
     stated, before = settings.pop("task", None), task_before(settings.get("init_from"))
     task, start_keys = str(stated or before or TASK), ("model", "init_from", "init_stack", "from_scratch")
+    told = ""
+    if not any(settings.get(key) for key in ("model", "init_from", "init_stack")):
+        settings, told = with_default({k: v for k, v in settings.items() if v is not None}, tasks.name_of(task))
     loaded = settings.get("model") is None
     model, start = start_of(task, *(settings.pop(key, None) for key in start_keys))
     if start is not None:
@@ -213,7 +219,7 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
         text = read_model(text, {"vocab": check_model(start.folder, use=use).numbers["vocab"]})
-    return Plan(task, check_model(text, use=use), data, training, tuple(use), start)
+    return Plan(task, check_model(text, use=use), data, training, tuple(use), start, told=told)
 
 
 def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]) -> Plan:

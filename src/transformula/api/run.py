@@ -69,7 +69,8 @@ def train(
         train("pre-norm", data="shakespeare.txt", depth=4, width=128, heads=4, context=64, steps=2000)
         train("translator", task="translation", data="train.{de,en}", validation="val.{de,en}", epochs=10)
 
-    model      a formula, a model file, a folder, or a name of the gallery
+    model      a formula, a model file, a folder, or a name of the gallery; without it some tasks, such as
+               classification, take one of their own, which is shown
     config     a run's configuration (config.yaml of another run): what is given beside it wins. Its `out` is the new
                run's folder, but for the configuration that a run wrote into its own folder
     resume     the folder of a run that goes on; only how long it runs may be changed, and where its data lies
@@ -135,6 +136,8 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         if begun is not None and training.lora is not None:
             training = training.model_copy(update={"lora": training.lora.with_full(begun.new)})
         shown = Progress(task.unit, quiet=quiet)
+        if plan.told:
+            shown.say(plan.told)
         tell(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)

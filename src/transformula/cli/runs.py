@@ -33,7 +33,7 @@ def train_options(parser: Parser) -> None:
     USE(parser)
     begun = parser.begin()
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.init_from, begun.use)
-    parser.add("model", "MODEL", MODEL, nargs="?")
+    parser.add("model", "MODEL", f"{MODEL}; some tasks, such as classification, have one of their own", nargs="?")
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
@@ -49,6 +49,7 @@ def train_options(parser: Parser) -> None:
         "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
         "transformula train translator --task translation --data 'train.{de,en}' --validation 'val.{de,en}'"
         " --epochs 10",
+        "transformula train --task classification --data reviews.csv",
         "transformula train --task translation --help",
         "transformula train --resume runs/first --steps 4000",
         "torchrun --standalone --nproc-per-node 2 -m transformula train model.yaml --data shakespeare.txt",
@@ -61,9 +62,6 @@ def train(given: Given) -> int:
     """Train a model on your data. The run's folder holds everything: the model, checkpoints, a log, the loss curve, a
     summary, and the complete configuration. Ctrl-C finishes the step, saves a checkpoint, and prints the command that
     resumes."""
-    if all(given[key] is None for key in ("model", "config", "resume", "init_from")):
-        raise InputError(f"no model: give {MODEL}; see: {given.parser.prog} --help")
-
     from ..api.run import train
 
     settings: dict[str, Any] = {key: given.arguments[key] for key in ("from_scratch", "task") if key in given.arguments}

@@ -241,9 +241,9 @@ class Evaluations:
 
     @staticmethod
     def _within_noise(one: Sequence[float], other: Sequence[float]) -> bool:
-        """Whether neither of two models is better than the other on nearly all resamples of the same rows: a paired
-        bootstrap (Koehn 2004)."""
-        if len(one) != len(other) or not one:
+        """Whether neither of two models, whose scores differ, is better than the other on nearly all resamples of the
+        same rows: a paired bootstrap (Koehn 2004)."""
+        if len(one) != len(other) or list(one) == list(other):
             return False
         low, high = interval_of(np.subtract(one, other))
         return low <= 0 <= high

@@ -1,0 +1,60 @@
+"""A run without a model: tasks with a text of their own take it, and say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from transformula import train
+from transformula.api.default_model import tasks_with_default, with_default
+from transformula.api.plan import plan_run
+from transformula.errors import InputError
+
+WHO = {"answers": ["Ann"], "starts": [0]}
+ROWS: dict[str, Any] = {
+    "classification": lambda n: {"text": f"a {('dull', 'fine')[n % 2]} film {n}", "label": ("bad", "good")[n % 2]},
+    "tagging": lambda n: {"tokens": ["Ann", "saw", f"Rome{n}"], "tags": ["B-PER", "O", "B-LOC"]},
+    "sentence-embeddings": lambda n: {"sentence1": f"one {n}", "sentence2": f"two {n % 7}", "score": n % 5},
+    "question-answering": lambda n: {"question": f"Who is {n}?", "context": f"Ann is {n}.", **WHO},
+}  # fmt: skip
+
+
+def rows(path: Path, task: str) -> str:
+    file = path / "rows.jsonl"
+    file.write_text("".join(json.dumps(ROWS[task](n)) + "\n" for n in range(60)))
+    return str(file)
+
+
+def test_each_task_with_a_model_of_its_own_is_tried() -> None:
+    assert tasks_with_default() == sorted(ROWS)
+
+
+@pytest.mark.parametrize("task", ROWS)
+def test_a_run_without_a_model(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    how: dict[str, Any] = {"steps": 2, "batch": 4, "split": 0.2, "threads": 1, "out": str(tmp_path / "run")}
+    run = train(task=task, data=rows(tmp_path, task), **how)
+    said = "".join(capsys.readouterr())
+    assert f"no MODEL    {task} takes its own: " in said and "layer" in said
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    own, _ = with_default({}, task)
+    assert own["epochs"] and config.get("epochs") is None
+    taken = own.keys() - {"model", "epochs", "vocab", *how}  # the text has the vocabulary
+    assert taken and {key: config[key] for key in taken} == {key: own[key] for key in taken}
+    assert train(resume=run.folder, steps=3, quiet=True).result.steps == 3
+
+
+def test_what_is_typed_wins(tmp_path: Path) -> None:
+    data = rows(tmp_path, "classification")
+    plan = plan_run({"task": "classification", "data": data, "lr": 0.5, "tokenizer": "bytes", "width": 4}, [])
+    assert plan.training.lr == 0.5 and plan.training.epochs and plan.data.plain()["tokenizer"] == "bytes"
+    assert plan.architecture.numbers["width"] == 4 and plan.told
+    assert not plan_run({"task": "classification", "data": data, "model": "pre-norm", "steps": 1}, []).told
+
+
+def test_a_task_without_one_names_those_that_have_it() -> None:
+    with pytest.raises(InputError, match=r"no model: .* tasks that have one of their own: classification, question"):
+        train(data="text.txt", steps=1)
