@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformula.atomic_io import check_inside, remove_partial, whole_folder, write_whole
+from transformula.atomic_io import check_inside, remove_abandoned, remove_partial, whole_folder, write_whole
 from transformula.data.cache import cached_entry
 from transformula.errors import CheckpointError
 from transformula.interop.folder import save_model
@@ -110,3 +110,38 @@ def test_only_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     for place in (run / "out", run / "out/x"):
         with pytest.raises(CheckpointError, match="run/out: is a link to .*other"):
             check_inside(place, run)
+
+
+def left_over(parent: Path, number: int, *names: str) -> Path:
+    """What a killed process leaves of a folder `out`."""
+    place = parent / f".partial-out-{number:08d}"
+    (place / "new").mkdir(parents=True)
+    for name in (".held", *names):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text("theirs")
+    return place
+
+
+def test_what_a_killed_process_left_goes_with_the_next_that_writes(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    killed, within = left_over(tmp_path, 1, "new/half"), left_over(tmp_path / "out", 2)
+    alive, foreign = left_over(tmp_path, 3), left_over(tmp_path, 4, "thesis.txt")
+    other = left_over(tmp_path, 5).rename(tmp_path / ".partial-other-00000005")
+    (tmp_path / ".partial-out-00000006").symlink_to(other)
+    with open(alive / ".held") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with whole_folder(tmp_path / "out") as folder:
+            (folder / "a").write_text("ours")
+    there = {"out", ".partial-other-00000005", *(f".partial-out-0000000{number}" for number in (3, 4, 6))}
+    assert {path.name for path in tmp_path.iterdir()} == there and not killed.exists() and not within.exists()
+    assert (foreign / "thesis.txt").read_text() == "theirs" and [p.name for p in (tmp_path / "out").iterdir()] == ["a"]
+
+
+def test_what_a_killed_process_had_set_aside_is_put_back(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    place = left_over(tmp_path, 1, "replaced/a")
+    remove_abandoned(tmp_path / "out")
+    assert (tmp_path / "out" / "a").read_text() == "theirs" and not place.exists()
+    place = left_over(tmp_path / "out", 2, "replaced/a")
+    remove_abandoned(tmp_path / "out")
+    assert not place.exists() and (tmp_path / "out" / "a").read_text() == "theirs"

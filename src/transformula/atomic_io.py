@@ -7,6 +7,7 @@ their owner alone.
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
 import secrets
@@ -19,6 +20,7 @@ from .errors import CheckpointError, RunError, TransformulaError
 
 PARTIAL = ".partial-"
 """How the name of a folder starts that is still being written. What a killed process left is removed by the next."""
+HELD, REPLACED = ".held", "replaced"  # in such a folder: a file that its process has locked; what it replaces
 
 
 REMEDIES = {
@@ -152,9 +154,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
             (folder / "a.txt").write_text("...")
 
     Every file is synced before the rename. Where `target` exists, it is set aside for the moment between two renames;
-    `remove_partial` puts it back if the process is killed right there. A block that removes the folder it was given
-    leaves what stood at `target`. The working directory and a mounted disk stay where they are: there the files are
-    replaced one by one. Raises CheckpointError where `target` is a link.
+    if the process is killed right there, the next one that writes `target` puts it back, and removes what it left. A
+    block that removes the folder it was given leaves what stood at `target`. The working directory and a mounted disk
+    stay where they are: there the files are replaced one by one. Raises CheckpointError where `target` is a link.
     """
     if target.is_symlink():
         raise CheckpointError(
@@ -165,7 +167,10 @@ def whole_folder(target: Path) -> Iterator[Path]:
     stays = target.is_dir() and (target.samefile(Path.cwd()) or os.path.ismount(target))
     before = [path for path in target.rglob("*") if not path.is_dir()] if stays else []
     target.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(target)
     place = new_folder(target if stays else target.parent, f"{PARTIAL}{target.name}-")
+    lock = os.open(place / HELD, os.O_CREAT | os.O_RDWR)
+    flocked(lock)  # as long as this process lives
     try:
         folder = place / "new"
         folder.mkdir()
@@ -181,12 +186,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
             _replace_each(folder, target, before)
             return
         if target.exists():
-            os.rename(target, place / "replaced")
+            os.rename(target, place / REPLACED)
         os.rename(folder, target)
         sync(target.parent)
     finally:
-        if (place / "replaced").is_dir() and not target.exists():
-            os.rename(place / "replaced", target)
+        put_back(place, target)
+        os.close(lock)
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -219,11 +224,45 @@ def remove_partial(parent: Path) -> None:
     for left in parent.glob(f"{PARTIAL}*"):
         if left.is_symlink():  # none of ours
             continue
-        kept = left / "replaced"
-        target = parent / left.name.removeprefix(PARTIAL).rsplit("-", 1)[0]
-        if kept.is_dir() and not target.exists():
-            os.rename(kept, target)
+        put_back(left, parent / left.name.removeprefix(PARTIAL).rsplit("-", 1)[0])
         shutil.rmtree(left, ignore_errors=True)
+
+
+def put_back(place: Path, target: Path) -> None:
+    """Put what was set aside in an unfinished folder where it was, if nothing stands there."""
+    if (place / REPLACED).is_dir() and not target.exists():
+        os.rename(place / REPLACED, target)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove what processes that were killed while they wrote the folder `target` left beside it, or in it, and put
+    back what they were replacing. What a process still writes is locked, and stays."""
+    target = target.absolute()
+    for parent in (target.parent, target):
+        for left in parent.glob(f"{PARTIAL}{glob.escape(target.name)}-????????"):
+            if not left.is_symlink() and left.is_dir() and _abandoned(left):
+                with suppress(OSError):  # another process does the same
+                    put_back(left, target)
+                    shutil.rmtree(left)
+
+
+def _abandoned(place: Path) -> bool:
+    """Whether the process that made an unfinished folder is gone, as its lock says, and nothing of others is in it."""
+    if not {path.name for path in place.iterdir()} <= {HELD, "new", REPLACED}:
+        return False
+    try:
+        import fcntl
+
+        handle = os.open(place / HELD, os.O_RDWR | os.O_NOFOLLOW)
+    except (ImportError, OSError):
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is held, or there are no locks here
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def bytes_in(folder: Path) -> int:

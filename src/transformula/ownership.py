@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .atomic_io import write_whole
+from .atomic_io import remove_abandoned, write_whole
 from .errors import CheckpointError
 from .structured import Malformed, load_json
 
@@ -57,6 +57,7 @@ def refuse_strangers(folder: Path) -> None:
     """Raise CheckpointError if a folder that is to be replaced holds a file that this program did not write."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; name a folder")
+    remove_abandoned(folder)
     if (stranger := next(strangers(folder), None)) is not None:
         raise _refused(folder, stranger)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -17,6 +18,8 @@ from transformula.data.settings import DataSettings, Seq2SeqSettings
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
+from transformula.tasks.classification import Classification, ClassificationSettings
+from transformula.tasks.dialogue import Dialogue, DialogueSettings
 from transformula.tasks.language_modeling import LanguageModeling
 from transformula.tasks.translation import Translation
 from transformula.training import TrainingSettings, train
@@ -36,6 +39,15 @@ def write_data(folder: Path) -> None:
     chance = random.Random(1)
     rows = [[chance.randrange(10) for _ in range(chance.randint(1, 4))] for _ in range(500)]
     (folder / "text.txt").write_text("".join(f"{i} and {i + 1} are {2 * i + 1}\n" for i in range(400)))
+    signs = [("odd", "even")[n % 2] for n in range(300)]
+    (folder / "rows.tsv").write_text("".join(f"{n} is\t{sign}\n" for n, sign in enumerate(signs)))
+    chats = [{"messages": [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": sign}]}
+             for n, sign in enumerate(signs)]  # fmt: skip
+    (folder / "chats.jsonl").write_text("".join(f"{json.dumps(chat)}\n" for chat in chats))
+    (folder / "shards").mkdir()
+    for name in ("a1", "a2", "b1"):
+        rows_of = [json.dumps({"text": f"{name} {n} and {n + 1} are {2 * n + 1}"}) for n in range(80)]
+        (folder / "shards" / f"{name}.jsonl").write_text("\n".join(rows_of))
     for name, some in (("train", rows[:420]), ("validation", rows[420:])):
         for language, written in (("a", str), ("b", NUMBERS.__getitem__)):
             text = "\n".join(f"{name[0]} " + " ".join(written(n) for n in row) for row in some)  # type: ignore[operator]
@@ -46,8 +58,11 @@ def toy(data: Path) -> tuple[Any, nn.Module]:
     return ToyTask(), ToyModel()
 
 
-def language(data: Path, formula: str = PRE_NORM, carry: int = 0, batch: int = 8) -> tuple[Any, nn.Module]:
-    settings = DataSettings.read({"data": str(data / "text.txt"), "tokenizer": "characters"})
+def language(
+    data: Path, formula: str = PRE_NORM, carry: int = 0, batch: int = 8, sources: Any = None, **reading: Any
+) -> tuple[Any, nn.Module]:
+    named = {"data": sources or str(data / "text.txt"), "tokenizer": "characters"}
+    settings = DataSettings.read({**named, **reading})
     numbers = {"context": 32, **({"carry": carry} if carry else {})}
     task = LanguageModeling.make(settings, numbers, batch=batch, accumulate=1 + bool(carry), seed=1)
     given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers, **numbers}
@@ -56,6 +71,29 @@ def language(data: Path, formula: str = PRE_NORM, carry: int = 0, batch: int = 8
 
 def carry(data: Path) -> tuple[Any, nn.Module]:
     return language(data, CARRYING, carry=20, batch=2)
+
+
+def stream(data: Path) -> tuple[Any, nn.Module]:
+    """Text that is read while a run learns from it, in an order of the seed's."""
+    sources = [f"{name}={weight}:{data}/shards/{name}*.jsonl" for name, weight in (("a", 0.7), ("b", 0.3))]
+    held = str(data / "text.txt")
+    return language(data, sources=sources, stream=True, shuffle=16, tokenizer="bytes", validation=held)
+
+
+def classification(data: Path) -> tuple[Any, nn.Module]:
+    settings = ClassificationSettings.read({"data": str(data / "rows.tsv"), "tokenizer": "characters", "split": 0.2})
+    task = Classification.make(settings, {}, inputs=("tokens",), batch=8, seed=1)
+    given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers}
+    given |= {"causal": False, "output": f"logits = linear(mean(x), {given.pop('classes')})"}
+    text = from_formula(PRE_NORM).override(given)
+    return task, build(check(text, words.vocabulary()), seed=3)
+
+
+def dialogue(data: Path) -> tuple[Any, nn.Module]:
+    settings = DialogueSettings.read({"data": str(data / "chats.jsonl"), "tokenizer": "bytes", "batch_tokens": 200})
+    task = Dialogue.make(settings, {"context": 64}, inputs=("tokens",), seed=1)
+    given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers}
+    return task, build(check(from_formula(PRE_NORM).override(given), words.vocabulary()), seed=3)
 
 
 def translation(data: Path) -> tuple[Any, nn.Module]:
@@ -76,6 +114,9 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Any, nn.Module]], dict[str, Any]]]
     "lora": (toy, {"lora": "rank=2,full=unembed", "freeze": "layers.1.up", "evaluate_every": 9}),
     "language": (language, {"optimizer": "adamw", "batch": 8}),
     "carry": (carry, {"optimizer": "muon", "batch": 2, "accumulate": 2}),
+    "stream": (stream, {"optimizer": "adamw", "batch": 8}),
+    "classification": (classification, {"optimizer": "adamw", "batch": 8}),
+    "dialogue": (dialogue, {"optimizer": "muon", "batch": None}),
     "translation": (translation, {"optimizer": "adamw", "batch": None}),
 }
 

@@ -17,7 +17,7 @@ from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 
 KILLS = 34
-"""Of each of the seven kinds of runs, in the slow portion: 238."""
+"""Of each of the ten kinds of runs, in the slow portion: 340."""
 
 
 @pytest.fixture(scope="module")

@@ -39,13 +39,21 @@ def test_the_sentence_has_both_losses_and_the_step() -> None:
         {20: 1.5, 40: 1.4, 60: 1.2, 80: 1.3, 100: 1.4},
         {20: 1.5, 40: 1.2, 60: 1.3, 80: 1.4, 100: 1.205},
         {20: 1.5, 40: 1.2, 60: 1.209, 80: 1.206, 100: 1.201},
+        {20: 0.02, 40: 0.0004, 60: 0.0051, 80: 0.0012, 100: 0.0009},
         {20: 1.5},
         {},
     ],
-    ids=["falls", "two evaluations", "comes back", "within one percent", "one", "none"],
+    ids=["falls", "two evaluations", "comes back", "within one percent", "next to nothing", "one", "none"],
 )
 def test_nothing_is_said_of_a_validation_loss_that_does_not_clearly_rise(validation: dict[int, float]) -> None:
     assert parting_of(log(validation, FALLS)) is None
+
+
+@pytest.mark.parametrize(("selected", "said"), [("loss", False), ("bits_per_byte", False), ("accuracy", True)])
+def test_nothing_is_said_of_a_loss_that_differs_by_noise(selected: str, said: bool) -> None:
+    """The noise of another score is not that of the loss."""
+    found = parting_of(log(RISES, FALLS, selected=selected, within_noise=True, interval=[1.0, 2.0]))
+    assert (found is not None) == said
 
 
 def test_a_loss_that_rises_in_training_too_is_no_overfitting() -> None:

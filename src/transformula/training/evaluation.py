@@ -305,7 +305,7 @@ class Evaluations:
         each = self._resampled(scores)
         told = {key: value for key, value in more.items() if value}
         if each:
-            told |= {"interval": list(interval_of(each)), "within_noise": bool(noise)}
+            told |= {"selected": self.selected, "interval": list(interval_of(each)), "within_noise": bool(noise)}
         trainer.disk.log(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **told, **scores)
         on, best = f" ({rows})" if rows else "", "" if better else f"best: step {p.best_step:,}"
         if noise:

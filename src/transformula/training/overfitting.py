@@ -10,7 +10,8 @@ from typing import Any
 from ..runs.log import Point, points_of
 
 LEAST = 3  # evaluations after the lowest one
-CLEAR = 0.01  # by how much more than the lowest one each of the last evaluations must be, of it
+CLEAR, NATS = 0.01, 0.02  # by how much more than the lowest one each of the last evaluations must be: of it, and at all
+OF_LOSS = ("loss", "bits_per_byte")  # scores whose noise is that of the loss
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Parting:
 
 def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
     """Of a run's log. None where the two do not part: fewer than three evaluations after the lowest one, one of the
-    last three within 1 % of it, or a loss in training that does not fall. Evaluations of all rows and of a sample of
+    last three within 1 % or 0.02 nats of it, a last one that differs from the best by noise, or a loss in training that
+    does not fall. Evaluations of all rows and of a sample of
     them are not compared with each other: those of which there are more are taken."""
     known = list(events)
     evaluated = max(points_of(known, "evaluation"), key=len)
@@ -48,7 +50,10 @@ def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
         return None
     step, lowest = min(evaluated, key=lambda point: point[1])
     later = [loss for at, loss in evaluated if at > step]
-    if len(later) < LEAST or min(later[-LEAST:]) < lowest + CLEAR * abs(lowest):
+    if len(later) < LEAST or min(later[-LEAST:]) < lowest + max(CLEAR * abs(lowest), NATS):
+        return None
+    last = next(event for event in reversed(known) if event["event"] == "evaluation")
+    if last.get("within_noise") and last.get("selected") in OF_LOSS:
         return None
     end = max(at for at, _ in trained) if trained else step
     span = min(step, end - step) / 2
