@@ -49,8 +49,8 @@ def test_a_run_without_a_model(task: str, tmp_path: Path, capsys: pytest.Capture
 
 def test_what_is_typed_wins(tmp_path: Path) -> None:
     data = rows(tmp_path, "classification")
-    plan = plan_run({"task": "classification", "data": data, "lr": 0.5, "tokenizer": "bytes", "width": 4}, [])
-    assert plan.training.lr == 0.5 and plan.training.epochs and plan.data.plain()["tokenizer"] == "bytes"
+    plan = plan_run({"task": "classification", "data": data, "lr": 0.5, "tokenizer": "characters", "width": 4}, [])
+    assert plan.training.lr == 0.5 and plan.training.epochs and plan.data.plain()["tokenizer"] == "characters"
     assert plan.architecture.numbers["width"] == 4 and plan.told
     assert not plan_run({"task": "classification", "data": data, "model": "pre-norm", "steps": 1}, []).told
 
@@ -58,3 +58,9 @@ def test_what_is_typed_wins(tmp_path: Path) -> None:
 def test_a_task_without_one_names_those_that_have_it() -> None:
     with pytest.raises(InputError, match=r"no model: .* tasks that have one of their own: classification, question"):
         train(data="text.txt", steps=1)
+
+
+def test_a_classifier_of_its_own_reads_signs_that_training_had_not(tmp_path: Path) -> None:
+    data, out = rows(tmp_path, "classification"), str(tmp_path / "run")
+    run = train(task="classification", data=data, steps=1, batch=4, split=0.2, threads=1, out=out, quiet=True)
+    assert set(run.model.predict(["\U0001f600 日本", "ÄÖÜ"])) <= {"good", "bad"}
