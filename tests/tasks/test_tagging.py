@@ -13,7 +13,8 @@ from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.span_schemes import in_bioes
-from transformula.tasks.tagging import Entity, Tagging, best_tags, located, sentences_in
+from transformula.tasks.tagged_rows import sentences_in
+from transformula.tasks.tagging import Entity, Tagging, best_tags, located
 
 SENTENCES = [
     (["Ann", "Lee", "lives", "in", "Rome"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),

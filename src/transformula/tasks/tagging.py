@@ -22,18 +22,17 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.lines import BadRows
-from ..data.records import BadRecord, Record, columns_of, in_words, read_records
+from ..data.records import Record, read_records
 from ..data.settings import KeptLabels, LabeledSettings
 from ..data.splits import SplitRows
 from ..data.tokenizing import folder_named
 from ..data.unicode_words import WORD
-from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
-from .label_spelling import about_spelling, is_label, unseen, untrained
+from .label_spelling import about_spelling, unseen, untrained
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
@@ -45,11 +44,10 @@ from .scores.measured import Measured
 from .scores.tables import ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
 from .span_schemes import bioes_moves, mark_spans, scheme_of
+from .tagged_rows import checked_tags, columns_for, counted_words, tags_of, tokens_of
 from .verb import Verb
 from .writing import load_predictor
 
-TOKENS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
-TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
 TOKEN = regex.compile(  # of a text: words; a run of one other sign, with its marks
     rf"{WORD.pattern}(?:(?:[-.'’@&/]|,(?=\d)){WORD.pattern})*|((?!\s)\X)\1*"
 )
@@ -409,7 +407,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
             "transformula tag runs/names --input test.conllu --column tokens --format jsonl --scores",
         ),
         answers="tagged",
-        reads="transformula.tasks.tagging:sentences_in",
+        reads="transformula.tasks.tagged_rows:sentences_in",
         ensemble=True,
     )
 
@@ -471,67 +469,9 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
     trivial = {"most frequent tag": most_frequent}
 
 
-def tokens_of(record: Record) -> list[str]:
-    return record["tokens"]  # type: ignore[return-value]  # the reader asks for lists of texts
-
-
-def tags_of(record: Record) -> list[str]:
-    return record["tags"]  # type: ignore[return-value]
-
-
-def checked_tags(row: Record, column: str | int) -> Record:
-    """A row whose tags are stripped of blanks. Raises DataError for a token that has none."""
-    tags = [tag.strip() for tag in tags_of(row)]
-    place = next((place for place, tag in enumerate(tags) if not is_label(tag)), None)
-    if place is not None:
-        raise DataError(
-            f"{row.place}: token {place + 1}, {tokens_of(row)[place]!r:.60}, has no tag ({column}); give it one,"
-            " such as O, or take the row out"
-        )
-    return row.changed(tags=tags)
-
-
-def sentences_in(path: Path, column: str | None, bad_rows: BadRows = None) -> list[Record]:
-    """What a column of a file of rows holds, by default that of the tokens, as the field `source`: lists of tokens, or
-    texts. Raises InputError, DataError."""
-    names, _ = columns_of(path, bad_rows=bad_rows)
-    chosen = column or next(
-        (name for name in (*TOKENS, "text", "source", *names[: len(names) == 1]) if name in names), ""
-    )
-    if not chosen:
-        raise InputError(f"{path} has the columns {', '.join(names)}: say which holds the tokens: --column NAME")
-    reading: dict[str, Any] = {"empty": "keep", "whole": True, "bad_rows": bad_rows}
-    rows = list(read_records(path, {"source": chosen}, kinds={"source": "list"}, **reading))
-    good = [row for row in rows if not isinstance(row, BadRecord)]
-    if not all(len(row["source"]) == 1 for row in good):  # type: ignore[arg-type]
-        return rows
-    return [row if isinstance(row, BadRecord) else row.changed(source=row["source"][0]) for row in rows]  # type: ignore[index]
-
-
 def words_of(folder: Path) -> tuple[list[str], bool]:
     """The words that a trained tagger reads, and whether it lowercases. Raises InputError for another model."""
     kind = load_predictor(folder)
     if not isinstance(kind, Tagger) or kind.words is None:
         raise InputError(f"{folder}: holds no tokenizer, and is no tagger that reads words; name another")
     return list(kind.words), kind.lower
-
-
-def counted_words(records: Sequence[Record], lower: bool) -> Counter[str]:
-    """How often each word stands in the training set."""
-    return Counter(word.lower() if lower else word for row in records for word in tokens_of(row))
-
-
-def columns_for(sources: str | list[str], settings: TaggingSettings) -> dict[str, str | int]:
-    """Which columns are the tokens and the tags. Raises ConfigError where nothing says so."""
-    names, _ = columns_of(sources, **settings.reading)
-    columns: dict[str, str | int] = {}
-    for field, stated, common in (("tokens", settings.tokens_column, TOKENS), ("tags", settings.tags_column, TAGS)):
-        column = stated or next((name for name in common if name in names), None)
-        if column is None:
-            near = did_you_mean(nearest(field, names))
-            raise ConfigError(
-                f"{field}_column: {in_words(sources, names)}: say which holds the"
-                f" {field}, as in --{field}-column {names[0 if field == 'tokens' else -1]}{';' + near if near else ''}"
-            )
-        columns[field] = column
-    return columns
