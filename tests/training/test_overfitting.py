@@ -59,6 +59,8 @@ def test_nothing_is_said_of_a_loss_that_differs_by_noise(selected: str, said: bo
 def test_a_loss_that_rises_in_training_too_is_no_overfitting() -> None:
     assert parting_of(log(RISES, {step: 1 + step / 100 for step in FALLS})) is None
     assert parting_of(log(RISES, {})) is None
+    above = {step: loss + 0.5 for step, loss in FALLS.items()}  # it falls, and never below the lowest of validation
+    assert parting_of(log(RISES, above)) is None
 
 
 def test_a_sample_and_the_whole_set_are_not_compared() -> None:

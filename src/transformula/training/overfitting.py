@@ -39,10 +39,10 @@ class Parting:
 
 
 def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
-    """Of a run's log. None where the two do not part: fewer than three evaluations after the lowest one, one of the
-    last three within 1 % or 0.02 nats of it, a last one that differs from the best by noise, or a loss in training that
-    does not fall. Evaluations of all rows and of a sample of
-    them are not compared with each other: those of which there are more are taken."""
+    """Of a run's log. None where the two do not part: fewer than three evaluations after the lowest one; one of the
+    last three within 1 % or 0.02 nats of it; a last one that differs from the best by noise; a loss in training that
+    does not fall, or not below the lowest one of validation, since what is not yet fitted is not overfitted.
+    Evaluations of all rows and of a sample of them are not compared: those of which there are more are taken."""
     known = list(events)
     evaluated = max(points_of(known, "evaluation"), key=len)
     trained, _ = points_of(known, "step")
@@ -58,7 +58,7 @@ def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
     end = max(at for at, _ in trained) if trained else step
     span = min(step, end - step) / 2
     before, after = mean_between(trained, step - span, step), mean_between(trained, end - span, end)
-    if before is None or after is None or after >= before:
+    if before is None or after is None or after >= min(before, lowest):
         return None
     return Parting(int(step), len(later), lowest, later[-1], before, after)
 
