@@ -304,7 +304,7 @@ class Clock:
 
 
 class TestCopy:
-    """Of a data set that `datasets.load_dataset` keeps: without a network it is read. It was said to have no split."""
+    """Without a network the copy is read that `datasets.load_dataset` keeps. It was said to have no split."""
 
     @pytest.fixture
     def commit(self, hub: HubServer) -> str:

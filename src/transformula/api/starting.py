@@ -173,8 +173,8 @@ def start_again(run: RunFolder, task: str, text: ModelText, init_from: Any, init
 
 
 def without_numbers(text: ModelText, start: Start, task: str, given: Mapping[str, Any]) -> ModelText:
-    """The text of the model that is loaded, without those of its numbers that the data says anew: how many labels there
-    are, and how many tokens where a tokenizer is named. `given` are the keys of the configuration."""
+    """The text of the model that is loaded, without the numbers that come from the new data: how many labels there are,
+    and how many tokens where a tokenizer is named. `given` are the keys of the configuration."""
     from ..data.tokenizing import learns
 
     model, known = of_task(task, "model"), {*start.row_names()}.intersection(text.numbers).difference(given)

@@ -39,10 +39,10 @@ class Parting:
 
 
 def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
-    """Of a run's log. None where the two do not part: fewer than three evaluations after the lowest one; one of the
-    last three within 1 % or 0.02 nats of it; a last one that differs from the best by noise; a loss in training that
-    does not fall, or not below the lowest one of validation, since what is not yet fitted is not overfitted.
-    Evaluations of all rows and of a sample of them are not compared: those of which there are more are taken."""
+    """Find in a run's log where the two losses part; None where they do not: fewer than three evaluations after the
+    lowest one; one of the last three within 1 % or 0.02 nats of it; a last one that differs from the best by noise; a
+    loss in training that does not fall, or not below the lowest one of validation, since what is not yet fitted is not
+    overfitted. Evaluations of all rows and of a sample are not compared: those of which there are more are taken."""
     known = list(events)
     evaluated = max(points_of(known, "evaluation"), key=len)
     trained, _ = points_of(known, "step")

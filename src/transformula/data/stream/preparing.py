@@ -45,7 +45,7 @@ def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, An
     data = streamed(settings)
     if len(data.texts) != 1:
         raise ConfigError("data: token shards are made of one source; prepare each into a folder of its own")
-    with disk_errors(folder, "what is made stays: run the same prepare again"):
+    with disk_errors(folder, "finished shards stay; run the same prepare again"):
         return _prepared(settings, how, folder, data)
 
 
