@@ -245,8 +245,8 @@ class Evaluations:
         same rows: a paired bootstrap (Koehn 2004)."""
         if len(one) != len(other) or list(one) == list(other):
             return False
-        low, high = interval_of(np.subtract(one, other))
-        return low <= 0 <= high
+        interval = interval_of(np.subtract(one, other))
+        return bool(interval) and min(interval) <= 0 <= max(interval)
 
     def _scores(self, task: Task, interrupts: Interrupts) -> Scores:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""

@@ -40,8 +40,7 @@ def main_scores(scores: Mapping[str, float], score: str, interval: Sequence[floa
         return f"{value:.{4 if name in FINE else 1}f}"
 
     shown = ", ".join(f"{name.replace('_', ' ')} {number(name, scores[name])}" for name in names)
-    # Where all rows are answered alike, all resamples are equal, which says nothing of other rows.
-    if score not in names or len(set(interval)) < 2:
+    if score not in names or not interval:
         return shown
     return f"{shown} ({' to '.join(number(score, end) for end in interval)})"
 

@@ -48,4 +48,4 @@ def test_the_width_is_that_of_the_mean_of_coins() -> None:
     low, high = interval(measured)
     assert low == pytest.approx(measured.score - half, abs=0.2 * half)
     assert high == pytest.approx(measured.score + half, abs=0.2 * half)
-    assert interval(mean_of("same", "", [50.0] * 10)) == (50.0, 50.0)
+    assert interval(mean_of("same", "", [50.0] * 10)) == ()

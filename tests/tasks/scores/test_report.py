@@ -129,6 +129,15 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     assert scored(measure, made, asked, beside, made).data == found.data
 
 
+def test_answers_that_are_all_right_have_no_interval() -> None:
+    """All resamples of 4 right answers are right, which says nothing of the fifth: no "100.0 to 100.0"."""
+    (made, _), same = texts(4), tasks.get("translation").measure
+    found = scored(same, made, made, {"copy": made}, made)
+    assert json.loads(json.dumps(found.data["scores"]["BLEU"]))["interval"] is None
+    first = repr(found).splitlines()[1].split()
+    assert first == ["BLEU", "100.0", "-", "100.0"] and "BLEU, BLEU lower-cased, chrF2: no interval" in repr(found)
+
+
 def test_a_report_says_what_is_no_result() -> None:
     found = scored(
         tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]}, ["s"] * 2

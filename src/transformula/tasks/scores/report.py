@@ -38,10 +38,11 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
     return np.concatenate(scores)
 
 
-def interval_of(resampled: Sequence[float] | Numbers) -> tuple[float, float]:
-    """Between which the middle LEVEL of the scores of resamples lie."""
+def interval_of(resampled: Sequence[float] | Numbers) -> tuple[float, float] | tuple[()]:
+    """Between which the middle LEVEL of the scores of resamples lie; nothing where all resamples score alike, as with 4
+    right answers of 4: that says nothing of other examples."""
     low, high = np.quantile(np.asarray(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return (float(low), float(high)) if low < high else ()
 
 
 class Report(ABC):
@@ -86,11 +87,15 @@ class Evaluation(Report):
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One score: the system's, its interval, and those of the baselines by name."""
+    """One score: the system's, its interval, empty where none is known, and those of the baselines by name."""
 
     measured: Measured
-    interval: tuple[float, float]
+    interval: tuple[float, float] | tuple[()]
     baselines: dict[str, float]
+
+    def spans(self, value: float) -> bool:
+        """Whether a value lies within the interval."""
+        return bool(self.interval) and min(self.interval) <= value <= max(self.interval)
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ class ScoreReport(Report):
         scores = {
             row.measured.name: {
                 "score": row.measured.score,
-                "interval": list(row.interval),
+                "interval": list(row.interval) or None,
                 "level": LEVEL,
                 "baselines": dict(row.baselines),
                 "signature": row.measured.signature,
@@ -175,16 +180,18 @@ class ScoreReport(Report):
         cells, lines = [["", "score", f"{100 * LEVEL:.0f} % interval", *names]], []
         for row in self.rows:
             name, score, digits = row.measured.name, row.measured.score, row.measured.digits
-            low, high = (f"{end:.{digits}f}" for end in row.interval)
+            interval = f"[{', '.join(f'{end:.{digits}f}' for end in row.interval)}]" if row.interval else "-"
             beside = [f"{row.baselines[each]:.{digits}f}" if each in row.baselines else "" for each in names]
-            cells.append([name, f"{score:.{digits}f}", f"[{low}, {high}]", *beside])
+            cells.append([name, f"{score:.{digits}f}", interval, *beside])
             better = [each for each, value in row.baselines.items() if not row.measured.beats(value)]
             if better:
                 side = "above" if row.measured.higher else "below"
                 lines.append(f"{name} is not {side} {', '.join(better)}: no result")
-            within = [each for each, value in row.baselines.items() if row.interval[0] <= value <= row.interval[1]]
+            within = [each for each, value in row.baselines.items() if row.spans(value)]
             if near := [each for each in within if each not in better]:
                 lines.append(f"{name}: {', '.join(near)} lies within the interval")
+        if alike := [row.measured.name for row in self.rows if not row.interval]:
+            lines.append(f"{', '.join(alike)}: no interval, as all resamples of these examples score alike")
         for signature in dict.fromkeys(row.measured.signature for row in self.rows):
             alike = [row.measured.name for row in self.rows if row.measured.signature == signature]
             lines.append(f"{', '.join(alike)}: {signature}")
@@ -202,9 +209,8 @@ def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[fl
     """Scores with their intervals; `baselines` are the same scores of each baseline, in the same order."""
     rows = []
     for place, each in enumerate(measured):
-        low, high = interval_of(resampled(each))
         beside = {name: scores[place] for name, scores in baselines.items()}
-        rows.append(ScoreRow(each, (float(low), float(high)), beside))
+        rows.append(ScoreRow(each, interval_of(resampled(each)), beside))
     return rows
 
 
