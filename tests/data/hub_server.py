@@ -157,6 +157,7 @@ class HubServer(ThreadingHTTPServer):
         "cut"               the first half of the JSON, as if that were all
         "drip"              the body, a byte at a time
         "loop"              sent to the same place again
+        "endless"           a listing whose every page names a next one
         "to URL"            sent to another place
 
         What is said of a data set, and not its data, is at a place that begins with "api:", as in "api:tree".
@@ -283,7 +284,7 @@ class Answer(BaseHTTPRequestHandler):
         start = int(self.query.get("cursor", 0))
         end = start + self.server.page
         further = {}
-        if end < len(listed):
+        if end < len(listed) or self.due == "endless":
             query = "&".join(f"{key}={value}" for key, value in {**self.query, "cursor": end}.items())
             further["Link"] = f'<{self.server.url}{urlsplit(self.path).path}?{query}>; rel="next"'
         return self.send(listed[start:end], further)

@@ -239,7 +239,7 @@ def explained(error: Exception, what: str, where: str) -> InputError:
             f"there is no such data set at {endpoint()}, nor such a folder here, or it is private: write OWNER/NAME as"
             " its page does; for a private one set HF_TOKEN"
         )
-    elif kinds & {"JSONDecodeError", "TooManyRedirects", "UnsupportedProtocol"}:
+    elif kinds & {"JSONDecodeError", "DecodingError", "TooManyRedirects", "UnsupportedProtocol"}:
         remedy = (
             f"{where}: what answers in the place of the hub ({endpoint()}) does not speak as a hub does ({text}): see"
             " whether the network asks you to sign in, what a proxy says, and where HF_ENDPOINT points"

@@ -16,6 +16,7 @@ from .lines import RATIO, UNPACKED
 SLOWEST = 1024  # bytes of an answer that come in a second, at least, on average
 PATIENCE = 3  # how many times the seconds of silence, at which a request is given up, an answer may be slower
 ONCE = threading.Lock()
+PAGES = 1000  # of one listing, at most: each names up to 1,000 files
 PACKERS = ("gzip", "zstd", "bz2", "xz", "lzma")  # as fsspec names them
 
 
@@ -33,7 +34,8 @@ def guard() -> None:
 
 
 def guarded(factory: Callable[[], Any]) -> Callable[[], Any]:
-    """A maker of clients that give up on silence where a request says nothing of that, and on an answer that drips."""
+    """A maker of clients that give up on silence where a request says nothing of that, on an answer that drips, and on
+    a listing that never ends."""
 
     constants = need("huggingface_hub.constants", "reading a data set of the hub")
 
@@ -41,12 +43,16 @@ def guarded(factory: Callable[[], Any]) -> Callable[[], Any]:
         return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
 
     def client() -> Any:
-        made = factory()
+        made, pages = factory(), dict[str, int]()
         hooks = made.event_hooks
         made.event_hooks = {
             **hooks,
             "request": [*hooks.get("request", ()), lambda request: limit(request, silence())],
-            "response": [*hooks.get("response", ()), lambda response: pace(response, silence())],
+            "response": [
+                *hooks.get("response", ()),
+                lambda response: pace(response, silence()),
+                lambda response: count_pages(response, pages),
+            ],
         }
         return made
 
@@ -60,6 +66,19 @@ def limit(request: Any, silence: float) -> None:
         stated = request.extensions.get("timeout") or {}
         limits = {name: silence if stated.get(name) is None else stated[name] for name in ("connect", "read")}
         request.extensions["timeout"] = {**stated, **limits}
+
+
+def count_pages(response: Any, pages: dict[str, int]) -> None:
+    """Raise the library's error for a listing of more than PAGES pages.
+
+    pages  how many pages came before one, by the address of that one: {"https://...?cursor=3000": 3}
+    """
+    if following := response.links.get("next", {}).get("url"):
+        url = response.request.url
+        pages[str(url.join(following))] = count = pages.pop(str(url), 0) + 1
+        if count >= PAGES:
+            library = need(type(response).__module__.partition(".")[0], "reading from the hub")
+            raise library.DecodingError(f"a listing of more than {PAGES:,} pages, and no end", request=response.request)
 
 
 def pace(response: Any, silence: float) -> None:
