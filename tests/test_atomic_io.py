@@ -3,12 +3,14 @@
 import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 
-from transformula.atomic_io import check_inside, remove_abandoned, remove_partial, whole_folder, write_whole
+from transformula.atomic_io import check_inside, flocked, remove_abandoned, remove_partial, whole_folder, write_whole
 from transformula.data.cache import cached_entry
 from transformula.errors import CheckpointError
 from transformula.interop.folder import save_model
@@ -61,6 +63,42 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError):
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_process_left_of_a_file_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".a.part").write_bytes(b"half of what would have been")
+    write_whole(tmp_path / "a", b"new")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"new"}
+
+
+@pytest.mark.parametrize("kind", ["held", "link", "hard link", "folder"])
+def test_what_is_not_left_over_is_not_written_to(tmp_path: Path, kind: str) -> None:
+    """Another process writes the same file, or the name is another's: it stays as it is."""
+    other, place = tmp_path / "other", tmp_path / ".a.part"
+    other.write_bytes(b"owner's")
+    with ExitStack() as stack:
+        if kind == "held":
+            held = stack.enter_context(place.open("wb"))
+            assert flocked(held.fileno())
+        elif kind == "folder":
+            place.mkdir()
+        else:
+            place.symlink_to(other) if kind == "link" else place.hardlink_to(other)
+        write_whole(tmp_path / "a", b"new")
+        assert (tmp_path / "a").read_bytes() == b"new" and other.read_bytes() == b"owner's"
+        assert {path.name for path in tmp_path.iterdir()} == {"a", "other", ".a.part"}
+
+
+def test_many_write_the_same_file_at_once(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(50):
+            write_whole(tmp_path / "a", bytes([number]) * 10_000)
+            assert len(set((tmp_path / "a").read_bytes())) == 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    content = (tmp_path / "a").read_bytes()
+    assert len(content) == 10_000 and len(set(content)) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_link_is_replaced_by_a_file_and_refused_for_a_folder(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import CheckpointError, RunError, TransformulaError
 
@@ -108,22 +109,53 @@ class LateErrors:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a machine that stops at any moment, finds the old one or all of the new one.
 
-    The folder must exist. A link at `path` is replaced, not followed. Raises OSError; then nothing is left behind.
+    The folder must exist. A link at `path` is replaced, not followed. Raises OSError; then nothing is left behind. What
+    a process that was killed here left, the next that writes the same file takes over.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    file = _beside(path)
+    temporary = Path(file.name)
     try:
-        with open(temporary, "xb") as file:
+        with file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if os.name != "nt":  # before its lock is given up; Windows has none, and renames no open file
+                os.replace(temporary, path)
+        if os.name == "nt":
+            os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def flocked(handle: int, shared: bool = False) -> bool:
-    """Lock an open file; False where another process holds it. Windows and some file systems have no such locks."""
+def _beside(path: Path) -> BinaryIO:
+    """An empty file beside `path` that no other process writes: `.NAME.part`, or another name where that is taken."""
+    temporary = path.with_name(f".{path.name}.part")
+    with suppress(OSError):  # a link, a folder, or another person's
+        file = open(temporary, "r+b", opener=_open_no_link)
+        if _is_ours(file, temporary):
+            file.truncate()
+            return file
+        file.close()
+    return open(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"), "xb")
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _is_ours(file: BinaryIO, path: Path) -> bool:
+    """Whether this process alone holds the file at `path` by a lock. Between its opening and its locking another may
+    have renamed it; a second name, a hard link, may be that of a file to keep."""
+    if not flocked(file.fileno(), otherwise=False):
+        return False
+    about = os.fstat(file.fileno())
+    return about.st_nlink == 1 and path.exists() and os.path.samestat(about, os.lstat(path))
+
+
+def flocked(handle: int, shared: bool = False, otherwise: bool = True) -> bool:
+    """Lock an open file; False where another process holds it, and `otherwise` where there are no locks: on Windows and
+    some file systems."""
     try:
         import fcntl
 
@@ -131,7 +163,7 @@ def flocked(handle: int, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError):
-        pass
+        return otherwise
     return True
 
 

@@ -45,7 +45,7 @@ def written(path, rows):
 
 def questions_of(path, **given):
     settings = TASK.settings.read(given)
-    return read_questions(read_rows(path, settings))
+    return read_questions(read_rows(path, settings, []))
 
 
 def nats(model, context, text):
@@ -169,6 +169,19 @@ def test_it_can_be_trained(tmp_path):
     model = Model(LAYER, depth=1, width=16, heads=2, **task.numbers).module
     assert set(task.evaluate(model)) == set(task.measures) and task.baselines() == {"chance": 50.0}
     assert "chance: 50.0" in task.verdict(task.evaluate(model)) and task.sample(model)
+
+
+def test_what_was_found_out_about_a_table_is_said(model, tmp_path, capsys):
+    """Semicolons are sniffed: the preview of a training and the report of an evaluation say so."""
+    path = tmp_path / "rows.csv"
+    path.write_text("context;continuation\n" + "".join(f"{n} and {n}, is;{n + n}\n" for n in range(12)))
+    out = str(tmp_path / "run")
+    sized = ["--depth", "1", "--width", "16", "--heads", "2", "--steps", "1", "--tokenizer", "bytes"]
+    assert main(["train", LAYER, "--task", "multiple-choice", "--data", str(path), "--out", out, *sized]) == 0
+    said = capsys.readouterr().err
+    assert "11 rows to train, 1 to validate" in said and "parted by semicolons" in said
+    assert main(["evaluate", out, "--data", str(path), "--json"]) == 0
+    assert any("parted by semicolons" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data beside the project is not here")

@@ -24,6 +24,7 @@ from pydantic import Field
 from torch import nn
 
 from ..data.lines import shown
+from ..data.preview import Preview
 from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import Named, SourceSettings
 from ..data.sources import files_of
@@ -108,8 +109,9 @@ def read_questions(records: Sequence[Record]) -> list[Question]:
     return questions
 
 
-def read_rows(sources: Any, settings: ChoiceRowSettings) -> list[Record]:
-    """The rows of sources, with the fields of one of the layouts. Raises ConfigError for columns that are not those."""
+def read_rows(sources: Any, settings: ChoiceRowSettings, notes: list[str]) -> list[Record]:
+    """The rows of sources, with the fields of one of the layouts; `notes` takes what a person is told of them. Raises
+    ConfigError for columns that are not those."""
     names, _ = columns_of(sources, **settings.reading)
     columns = {field: next((name for name in known if name in names), "") for field, known in COLUMNS.items()}
     fields = next((each for each in LAYOUTS if all(columns[field] for field in each)), None)
@@ -120,7 +122,10 @@ def read_rows(sources: Any, settings: ChoiceRowSettings) -> list[Record]:
             f" {', or '.join(' and '.join(each) for each in LAYOUTS)} ({known})"
         )
     kinds = {field: "list" for field in fields if field in ("choices", "context_options")}
-    return list(read_records(sources, {field: columns[field] for field in fields}, kinds=kinds, **settings.reading))
+    records = read_records(sources, {field: columns[field] for field in fields}, kinds=kinds, **settings.reading)
+    rows = list(records)
+    notes += records.notes
+    return rows
 
 
 def context_with(context: str, delimiter: str) -> str:
@@ -217,11 +222,12 @@ Ask a language model which of some texts most probably follows a context: any de
 
     def __init__(self, settings: ChoiceRowSettings, numbers: Mapping[str, Any], **given: Any) -> None:
         self.chosen, self.seed = settings, given.get("seed", 1)
-        training: Sequence[Record] = [] if settings.data is None else read_rows(settings.data, settings)
+        self.notes: list[str] = []
+        training: Sequence[Record] = [] if settings.data is None else read_rows(settings.data, settings, self.notes)
         if settings.validation is None:
             training, validation = split_records(training, settings.split)
         else:
-            validation = read_rows(settings.validation, settings)
+            validation = read_rows(settings.validation, settings, self.notes)
             overlap = find_overlap(training, validation, "the validation rows")
             training = without_overlap(training, [overlap], settings.overlap)[0]
         learned, self.questions = read_questions(training), read_questions(validation)
@@ -278,6 +284,13 @@ Ask a language model which of some texts most probably follows a context: any de
         scores, _ = scored_questions(model, questions, self.choosing, self.chosen.target_delimiter)
         return "\n".join(map(str, examples_of(questions, scores, range(len(questions)))))
 
+    def preview(self) -> Preview:
+        training, validation = len(self.texts), len(self.questions)
+        examples = [one.pairs[one.right] for one in self.questions[:SHOWN]]
+        about = {"training_rows": training, "validation_rows": validation, "examples": examples, "notes": self.notes}
+        rows = [("data", f"{training:,} rows to train, {validation:,} to validate")]
+        return Preview(about, [*rows, *(("note", note) for note in self.notes)])
+
     def predictor(self) -> Choosing:
         return self.choosing
 
@@ -299,7 +312,8 @@ Ask a language model which of some texts most probably follows a context: any de
             raise trained.unknown("--data FILE")
         check_decoder(cls.name, trained.architecture)
         choosing = Choosing(int(trained.numbers.get("context", LONGEST)), load(trained.folder))
-        parts = {name: read_questions(read_rows(source, settings)) for name, source in by_file(sources).items()}
+        notes = list(trained.notes)
+        parts = {name: read_questions(read_rows(source, settings, notes)) for name, source in by_file(sources).items()}
         questions = [one for part in parts.values() for one in part]
         scores, cut = scored_questions(trained.alone, questions, choosing, settings.target_delimiter, progress)
         alone = scores_alone(trained.alone, questions, choosing, settings.target_delimiter)
@@ -313,14 +327,13 @@ Ask a language model which of some texts most probably follows a context: any de
             rows += score_rows(named, {"chance": known})
         order = np.argsort(-np.concatenate(main), kind="stable")
         best, worst = order[: min(SHOWN, len(order) // 2)], order[::-1][: min(SHOWN, len(order) // 2)]
-        notes = [f"of {cut:,} texts longer than the context ({choosing.context} tokens) the end alone was read"] * (
-            cut > 0
-        )
+        if cut:
+            notes.append(f"of {cut:,} texts longer than the context ({choosing.context} tokens) the end alone was read")
         highest, lowest = (examples_of(questions, scores, places.tolist()) for places in (best, worst))
         chosen = [
             one.shown(int(np.argmin([s.nats for s in each]))) for one, each in zip(questions, scores, strict=True)
         ]
-        return ScoreReport(rows, highest, lowest, "", [*trained.notes, *notes], chosen)
+        return ScoreReport(rows, highest, lowest, "", notes, chosen)
 
 
 def scored_questions(
