@@ -73,14 +73,16 @@ def leaves(value: Any, key: tuple[Any, ...] = ("",)) -> Iterator[tuple[tuple[Any
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_that_is_killed_is_called_again(verb: str, work: Path) -> None:
     typed, environment, ended = VERBS[verb], {**os.environ}, ENDED.get(verb, (0,))
-    begun = time.monotonic()
     status, said = run_verb(typed, work, environment)
-    lasting = time.monotonic() - begun
     assert status in ended, said
     whole = content_of(verb, work / "out")
     assert whole
     there = sorted(path.name for path in work.iterdir())
     (work / "out").rename(work / "whole")
+    begun = time.monotonic()
+    run_verb(typed, work, environment)
+    lasting = time.monotonic() - begun  # of the second, which finds all that is kept warm
+    (work / "out").rename(work / "whole-0")
     killed = number = 0
     while killed < KILLS:
         process = start_verb(typed, work, environment, work / "said")
