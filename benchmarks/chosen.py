@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from transformula.training.choices import choose_precision, choose_threads, step_like
-from transformula.training.loop import flops_per_unit
 from transformula.training.machine import describe
+from transformula.training.state import flops_per_unit
 
 CPU = torch.device("cpu")
 

@@ -54,9 +54,9 @@ from transformula.runs.log import read_log  # noqa: E402
 from transformula.tasks.base import Batch, Scores, Task  # noqa: E402
 from transformula.tasks.chunked_loss import token_loss  # noqa: E402
 from transformula.training import TrainingSettings, train  # noqa: E402
-from transformula.training.loop import flops_per_unit  # noqa: E402
 from transformula.training.machine import peak  # noqa: E402
 from transformula.training.parallel.world import join, leave  # noqa: E402
+from transformula.training.state import flops_per_unit  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 
 EQUAL, ALIKE = 1.0, 0.97

@@ -37,6 +37,7 @@ from transformula.training.adapters import choose_trained  # noqa: E402
 from transformula.training.loop import Trainer  # noqa: E402
 from transformula.training.optimizer import optimizers  # noqa: E402
 from transformula.training.progress import Progress  # noqa: E402
+from transformula.training.state import RunState  # noqa: E402
 from transformula.training.telemetry import APART  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 
@@ -68,8 +69,9 @@ def trainer_for(folder: Path, sizes: dict[str, int], precision: str, compiled: b
     run = RunFolder(folder / "run")
     run.create({}, {})
     shown = Progress(task.unit, quiet=True)
-    trainer = Trainer(task, model, optimizer, settings, run, shown, torch.device("cpu"), trained)
-    trainer.weights.publish()
+    state = RunState(task, model, optimizer, settings, run, shown, torch.device("cpu"), trained)
+    state.weights.publish()
+    trainer = Trainer(state)
     return trainer
 
 
@@ -83,7 +85,7 @@ def measure(sizes: dict[str, int], precision: str, steps: int, compiled: bool) -
             begin = time.process_time()
             trainer.step()
             seconds.append(time.process_time() - begin)
-        trainer.run.log.close()
+        trainer.state.folder.log.close()
         lines = (Path(folder) / "run" / "log.jsonl").read_text().splitlines()
     plain, measured = seconds[WARM + apart - 2 :: apart], seconds[WARM + apart - 1 :: apart]
     added = statistics.median(m - p for p, m in zip(plain, measured, strict=True))

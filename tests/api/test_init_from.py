@@ -185,7 +185,7 @@ def killed(monkeypatch):
 
     def begun(*arguments, **given):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("transformula.training.loop.Trainer.begin", kill)
+            patched.setattr("transformula.training.start.begin", kill)
             train(*arguments, **given)
         return Path(given["out"])
 

@@ -107,7 +107,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(job, tmp_p
     step = Trainer.step
 
     def until(trainer):
-        if trainer.position.step == 5:
+        if trainer.state.position.step == 5:
             raise Killed
         step(trainer)
 
@@ -117,7 +117,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(job, tmp_p
         with pytest.raises(Killed):
             run_job(job, store)
     assert store.begun(job) and store.outcome_of(job) is None
-    monkeypatch.setattr(Trainer, "step", lambda trainer: (begun.append(trainer.position.step), step(trainer)))
+    monkeypatch.setattr(Trainer, "step", lambda trainer: (begun.append(trainer.state.position.step), step(trainer)))
     resumed = run_job(job, store)
     assert begun == [4, 5]  # from the checkpoint of step 4
     assert resumed.score == outcome.score and resumed.rows == outcome.rows and resumed.samples == outcome.samples

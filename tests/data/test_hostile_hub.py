@@ -54,7 +54,7 @@ FAULTS = [
     *(("README", fault, "Consistency check failed") for fault in ("html", "short")),
     *(("000_00000", fault, "is not a whole file") for fault in ("html", "short")),
     ("api:tree", "to file:///etc/passwd", SPOKEN),
-    ("api:tree", "endless", "a listing of more than 200 pages"),
+    ("api:tree", "endless", "a listing of more than 20 pages"),
 ]
 
 
@@ -63,7 +63,7 @@ def test_whatever_it_answers_an_error_says_so(
     hub: HubServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str, fault: str, said: str
 ) -> None:
     point_to(hub, monkeypatch, tmp_path / "hub", block=2000, timeout=silence() / 5)
-    monkeypatch.setattr("transformula.data.hub_guard.PAGES", 200)
+    monkeypatch.setattr("transformula.data.hub_guard.PAGES", 20)
     hub.fail(place, *[fault] * 200)
     with pytest.raises((RunError, DataError), match=said) as error:
         read()

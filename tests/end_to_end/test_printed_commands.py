@@ -107,7 +107,7 @@ def test_after_an_interruption(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
     def stopped(self: Trainer) -> None:
         step(self)
-        if self.position.step == 2:
+        if self.state.position.step == 2:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:

@@ -158,7 +158,7 @@ def test_fit_finds_the_largest_and_changes_nothing_else(tmp_path: Path, rows: in
 
 
 def test_a_run_that_was_killed_before_it_fits_when_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kill(_: Any) -> None:
+    def kill(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import gpu_training
 from benchmarks.gpu_training import BY_HAND, CASES, EAGER, FSDP, NONE, SMALL, HandMade, RandomTokens, our_model
-from transformula.training.loop import flops_per_unit
+from transformula.training.state import flops_per_unit
 
 SCRIPT = str(Path(gpu_training.__file__))
 

@@ -14,9 +14,8 @@ from tests.training.toy import Scored, ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
-from transformula.training import saving
+from transformula.training import saving, start
 from transformula.training.evaluation import Evaluations
-from transformula.training.loop import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def test_what_a_killed_process_left_old_is_made_new(
             raise Killed
 
     def keep(self: Any, folder: Path, model: Any = None) -> None:
-        if folder.name == "last" and self.trainer.position.step == 9:
+        if folder.name == "last" and self.state.position.step == 9:
             raise Killed
         keep_model(self, folder, model)
 
@@ -129,7 +128,7 @@ def test_a_best_model_later_than_the_checkpoint_is_given_up(
     tell = Evaluations._tell
 
     def kill(self: Any, *told: Any, **more: Any) -> None:
-        if self.trainer.position.step == 6:
+        if self.state.position.step == 6:
             raise Killed
         tell(self, *told, **more)
 
@@ -158,7 +157,7 @@ def test_a_run_without_a_checkpoint_begins_again(tmp_path: Path, monkeypatch: py
         raise Killed if where == "begin" else OSError(28, "no space left on device")
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(*{"begin": (Trainer, "begin"), "save": (saving, "save_checkpoint")}[where], kill)
+        patched.setattr(*{"begin": (start, "begin"), "save": (saving, "save_checkpoint")}[where], kill)
         run(tmp_path / "cut", task=Killing(), **given)
     assert (tmp_path / "cut/best").exists() == (where == "save")
     run(tmp_path / "cut", resume=True)

@@ -7,14 +7,12 @@ The log's lines wait in memory until then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 
 from ..runs.checkpoint import MANIFEST
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .state import RunState
 
 FAILURES = (OSError, SafetensorError)
 GO_ON = "continue"
@@ -29,11 +27,11 @@ def fault_of(error: Exception) -> str:
 
 
 class Disk:
-    """What a trainer writes on its way. Where that fails, the run goes on or ends, as its settings say."""
+    """What a run writes on its way. Where that fails, the run goes on or ends, as its settings say."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.goes_on = trainer.settings.on_save_error == GO_ON
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self.goes_on = state.settings.on_save_error == GO_ON
         self.failing: set[str] = set()  # what could not be written the last time
 
     def attempt(self, what: str, write: Callable[[], Any], must: bool = False) -> bool:
@@ -43,13 +41,13 @@ class Disk:
         what  in words: "the checkpoint"
         must  it is the last time: raise what fails
         """
-        return self.trainer.ranks.by_first(lambda: self._attempt(what, write, must))
+        return self.state.ranks.by_first(lambda: self._attempt(what, write, must))
 
     def _attempt(self, what: str, write: Callable[[], Any], must: bool = False) -> bool:
-        trainer = self.trainer
+        state = self.state
         try:
-            if self.failing and not trainer.saving.busy:
-                trainer.run.clean()
+            if self.failing and not state.writing:
+                state.folder.clean()
             write()
         except FAILURES as error:
             if must or not self.goes_on:
@@ -59,22 +57,22 @@ class Disk:
             return False
         if what in self.failing:
             self.failing.remove(what)
-            trainer.shown.say(f"step {trainer.position.step:,}: {what} could be written again", warning=True)
+            state.shown.say(f"step {state.position.step:,}: {what} could be written again", warning=True)
         return True
 
     def log(self, event: str, **fields: Any) -> None:
         """A line of the log. Those that cannot be written wait."""
-        if self.trainer.ranks.first:
-            self._attempt("the log", lambda: self.trainer.run.log.write(event, **fields))
+        if self.state.ranks.first:
+            self._attempt("the log", lambda: self.state.folder.log.write(event, **fields))
 
     def _say(self, what: str, fault: str) -> None:
-        trainer = self.trainer
+        state = self.state
         if what in self.failing and what == "the log":  # at each line
             return
-        whole = sorted(path.parent.name for path in trainer.run.checkpoints.glob(f"step-*/{MANIFEST}"))
+        whole = sorted(path.parent.name for path in state.folder.checkpoints.glob(f"step-*/{MANIFEST}"))
         kept = f"the last checkpoint is {whole[-1]}" if whole else "there is no checkpoint yet"
-        trainer.shown.say(
-            f"step {trainer.position.step:,}: {what} could not be written: {trainer.run.path}: {fault}; {kept}."
+        state.shown.say(
+            f"step {state.position.step:,}: {what} could not be written: {state.folder.path}: {fault}; {kept}."
             " Training goes on, and tries again at the next checkpoint (--on-save-error stop would end the run)",
             warning=True,
         )

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,13 +32,14 @@ from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Scores, Task
 from ..tasks.scores.report import interval_of
 from ..words.cpu import wide
+from .disk import Disk
 from .failure import Asked, Interrupts
 from .position import TENTHS
 from .progress import duration
 from .report import main_scores
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .saving import Saving
+from .state import RunState
+from .watchdog import Watchdog
 
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
 QUICK = 3e10  # operations of an evaluation that is soon over, about a second on a CPU: it may take MOST_SHARE of a run
@@ -57,17 +58,17 @@ def rank_of(value: float, loss: float) -> Rank:
 
 
 class Evaluations:
-    """Evaluates the model of a trainer, and keeps the best one in the run's folder."""
+    """Evaluates the model of a run, and keeps the best one in the run's folder."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.selected = trainer.settings.select or trainer.task.score
+    def __init__(self, state: RunState, disk: Disk, saving: Saving, watchdog: Watchdog) -> None:
+        self.state, self.disk, self.saving, self.watchdog = state, disk, saving, watchdog
+        self.selected = state.settings.select or state.task.score
         self._sampled: tuple[int, Task] | None = None
 
     @property
     def task(self) -> Task:
         """The task with what evaluations on the way see of its validation set."""
-        cost, task = self.trainer.position.sample, self.trainer.task
+        cost, task = self.state.position.sample, self.state.task
         if not cost:
             return task
         if self._sampled is None or self._sampled[0] != cost:
@@ -77,45 +78,45 @@ class Evaluations:
     @property
     def seen(self) -> str:
         """What of the validation set evaluations on the way see, in words; "" is all."""
-        return self.task.validated if self.trainer.position.sample else ""
+        return self.task.validated if self.state.position.sample else ""
 
     @property
     def allowed(self) -> int:
         """What an evaluation may cost now, in units of training."""
-        p = self.trainer.position
+        p = self.state.position
         since = p.units - p.evaluated_units
-        return int(max(SHARE * since, min(QUICK / self.trainer.flops, MOST_SHARE * since)))
+        return int(max(SHARE * since, min(QUICK / self.state.flops, MOST_SHARE * since)))
 
     def due(self) -> bool:
         """Whether the validation set is to be looked at now, on the way."""
-        trainer, p, every = self.trainer, self.trainer.position, self.trainer.settings.evaluate_every
+        state, p, every = self.state, self.state.position, self.state.settings.evaluate_every
         if p.step == 0 or p.evaluated == p.step:
             return False
         if every:
             return p.step % every == 0
-        done = trainer.progress()
+        done = state.progress()
         if int(TENTHS * done + 1e-9) <= p.tenths or p.step - p.evaluated < APART or p.step * (1 - done) < APART * done:
             return False
-        if trainer.limits.seconds and SHARE * trainer.seconds < p.evaluating + p.evaluating_last:
+        if state.limits.seconds and SHARE * state.seconds < p.evaluating + p.evaluating_last:
             return False  # the clock decides such a run in any case
         if p.sample is None:
-            return trainer.task.on_sample(self.allowed) is not None
-        return (p.sample or trainer.task.evaluation_cost()) <= 2 * self.allowed  # units of steps differ a little
+            return state.task.on_sample(self.allowed) is not None
+        return (p.sample or state.task.evaluation_cost()) <= 2 * self.allowed  # units of steps differ a little
 
     def last_due(self) -> bool:
         """Whether, at the end, the validation set is still to be looked at."""
-        p = self.trainer.position
+        p = self.state.position
         return p.evaluated != p.step or bool(p.sample and p.whole != p.step)
 
     def _settle_sample(self, interrupts: Interrupts) -> None:
         """Choose the rows for evaluations on the way, at the first one, and score the best model on those that are
         compared from now on. Raises Asked, with nothing changed."""
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
         cost = 0
-        if not trainer.settings.evaluate_every:
+        if not state.settings.evaluate_every:
             if p.sample is not None and not (p.sample and self.allowed >= LARGER * p.sample):
                 return
-            cost = 0 if trainer.task.on_sample(self.allowed) is trainer.task else self.allowed
+            cost = 0 if state.task.on_sample(self.allowed) is state.task else self.allowed
         before, p.sample = p.sample, cost
         if p.best is None or cost == (before or 0):
             return
@@ -136,11 +137,11 @@ class Evaluations:
 
         Raises Asked, with nothing changed, when the run is asked to end meanwhile: a resume evaluates again.
         """
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
         if settle:
             self._settle_sample(interrupts)
-        tenths = int(TENTHS * trainer.progress() + 1e-9)
-        with trainer.evaluated():
+        tenths = int(TENTHS * state.progress() + 1e-9)
+        with state.evaluated():
             scores = self._scores(self.task, interrupts)
             rank, best = self._rank(scores), self._best_rank()
             improved = best is None or rank < best
@@ -157,21 +158,21 @@ class Evaluations:
 
         Raises Asked, with nothing changed but what an evaluation on the way changes.
         """
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
         if p.evaluated != p.step:
             self.evaluate(interrupts, settle=False)
         if not p.sample or p.whole == p.step:
             return
         rank, best = self._rank(p.scores), None
         if p.best_step != p.step:
-            best = self._scores_of_best(trainer.task, interrupts)
-        with trainer.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
-            scores = self._scores(trainer.task, interrupts)
+            best = self._scores_of_best(state.task, interrupts)
+        with state.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
+            scores = self._scores(state.task, interrupts)
         best, other = best or scores, p.best_step
         noise = other != p.step and self._within_noise(self._resampled(scores), self._resampled(best))
         if self._rank(scores) <= self._rank(best):
             if p.best_step != p.step:
-                with trainer.evaluated():
+                with state.evaluated():
                     self._keep(rank, scores, "")
             best = scores
         p.scores, p.best_scores, p.best_on, p.whole = dict(scores), dict(best), "", p.step
@@ -184,22 +185,22 @@ class Evaluations:
 
         Raises Asked when the run is asked to end meanwhile, CheckpointError for a damaged one.
         """
-        trainer, p = self.trainer, self.trainer.position
-        folders = sorted(trainer.run.checkpoints.glob("step-*"))[-trainer.settings.average_checkpoints :]
+        state, p = self.state, self.state.position
+        folders = sorted(state.folder.checkpoints.glob("step-*"))[-state.settings.average_checkpoints :]
         folders = [folder for folder in folders if self._is_whole(folder)]
         if len(folders) < 2 or p.averaged == p.step:
             return False
-        own = trainer.weights.numbers()
+        own = state.weights.numbers()
         sums = {name: torch.zeros_like(wide(tensor)) for name, tensor in own.items()}
         for folder in folders:
-            checkpoint = load_checkpoint(folder, trainer.run.identity)
-            adapted = trainer.weights.adapters.merged(checkpoint.adapters)
+            checkpoint = load_checkpoint(folder, state.folder.identity)
+            adapted = state.weights.adapters.merged(checkpoint.adapters)
             kept = {**own, **checkpoint.weights, **adapted, **checkpoint.average}
             for name, total in sums.items():
                 total += part_of(kept[name].to(total.device), total)
         means = {name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}
-        with trainer.weights.holding(means, trainer.run.path):
-            scores = self._scores(trainer.task, interrupts)
+        with state.weights.holding(means, state.folder.path):
+            scores = self._scores(state.task, interrupts)
             better = not p.best_scores or self._rank(scores) < self._rank(p.best_scores)
             if better:
                 rank = self._rank(self._scores(self.task, interrupts) if p.sample else scores)
@@ -214,26 +215,9 @@ class Evaluations:
         try:
             check_whole(folder)
         except (CheckpointError, OSError) as error:
-            self.trainer.shown.say(f"passed over in the mean of the last checkpoints: {error}", warning=True)
+            self.state.shown.say(f"passed over in the mean of the last checkpoints: {error}", warning=True)
             return False
         return True
-
-    def check_best(self) -> None:
-        """On a resume: forget the best model where its file is damaged, or that of a later step than the checkpoint's.
-        The next evaluation keeps one again."""
-        p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
-        if not p.best_step or not path.is_file():
-            return
-        try:
-            load_tensors(path)
-            if p.best_sha256 in ("", stated_hash(path)):
-                return
-            why, damaged = f"{path}: is of a later step than the checkpoint", False
-        except CheckpointError as error:
-            why, damaged = str(error), True
-        p.best, p.best_loss, p.best_step, p.best_sha256, p.best_scores, p.best_on = None, None, 0, "", {}, ""
-        what = "the best model is given up, and the next evaluation keeps its own"
-        self.trainer.shown.say(f"{why}: {what}", warning=damaged)
 
     def _resampled(self, scores: Scores) -> list[float]:
         """The selected score on resamples of the rows; nothing where the task does not say them."""
@@ -250,29 +234,29 @@ class Evaluations:
 
     def _scores(self, task: Task, interrupts: Interrupts) -> Scores:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
 
         def progress(done: float, total: float = 1) -> None:
             interrupts.check()
-            trainer.watchdog.beat()
-            trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
+            self.watchdog.beat()
+            state.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
-        begin, model, scores = time.monotonic(), trainer.weights.model.eval(), Scores()
+        begin, model, scores = time.monotonic(), state.weights.model.eval(), Scores()
         try:
-            with random_state.kept(), torch.no_grad(), trainer.weights.at_hand():
-                trainer.seed_generators(-1)
+            with random_state.kept(), torch.no_grad(), state.weights.at_hand():
+                state.seed_generators(-1)
                 scores = Scores(task.evaluate(model, progress=progress))
                 scores.update({name: float(value) for name, value in scores.items()})
         except Asked:
-            if not trainer.ranks.several:
+            if not state.ranks.several:
                 raise
         finally:
             model.train()
-        if trainer.ranks.any(not scores):  # of ranks that all evaluate, each may have been asked alone
+        if state.ranks.any(not scores):  # of ranks that all evaluate, each may have been asked alone
             interrupts.asked = True
             raise Asked
         # All ranks look at all rows, and go by what the first one found and by its clock.
-        scores, p.evaluating_last = trainer.ranks.told((scores, time.monotonic() - begin))
+        scores, p.evaluating_last = state.ranks.told((scores, time.monotonic() - begin))
         p.evaluating += p.evaluating_last
         if not math.isfinite(scores["loss"]):
             what = "the loss on the validation set is not a finite number, though training's was"
@@ -282,17 +266,17 @@ class Evaluations:
 
     def _reserve(self) -> None:
         """Keep time free for what is scored at the end of a run that is limited by it."""
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
         whole = p.evaluating_last
-        at_end = int(trainer.settings.average_checkpoints > 1)
+        at_end = int(state.settings.average_checkpoints > 1)
         if p.sample:
-            whole *= trainer.task.evaluation_cost() / max(1, self.task.evaluation_cost())
+            whole *= state.task.evaluation_cost() / max(1, self.task.evaluation_cost())
             at_end += 1 + (p.best_step != p.step)
         p.reserve = p.evaluating_last + at_end * whole
-        limit = trainer.limits.seconds
+        limit = state.limits.seconds
         if limit and p.tenths <= 1 and p.sample and whole > limit / TENTHS:
             share = f"about {duration(whole)} of these {duration(limit)}"
-            trainer.shown.say(f"the last evaluation, of the whole validation set, will take {share}")
+            state.shown.say(f"the last evaluation, of the whole validation set, will take {share}")
 
     def _tell(
         self, event: str, scores: Scores, better: bool, what: str = "", rows: str = "", noise: int = 0, **more: Any
@@ -301,25 +285,25 @@ class Evaluations:
 
         noise  the step of the model that was the best, where the difference from it is within the noise; else 0
         """
-        trainer, p = self.trainer, self.trainer.position
+        state, p = self.state, self.state.position
         each = self._resampled(scores)
         told = {key: value for key, value in more.items() if value}
         if each:
             told |= {"selected": self.selected, "interval": list(interval_of(each)), "within_noise": bool(noise)}
-        trainer.disk.log(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **told, **scores)
+        self.disk.log(event, step=p.step, units=p.units, seconds=round(state.seconds, 3), **told, **scores)
         on, best = f" ({rows})" if rows else "", "" if better else f"best: step {p.best_step:,}"
         if noise:
             best = f"{best}, within noise" if best else f"better than step {noise:,} by no more than noise"
         what, known = what or f"step {p.step:,}", main_scores(scores, self.selected, told.get("interval", ()))
-        trainer.shown.say(f"{what}: validation{on} {known}{best and f' ({best})'}")
+        state.shown.say(f"{what}: validation{on} {known}{best and f' ({best})'}")
 
     def _rank(self, scores: Mapping[str, float]) -> Rank:
-        higher = self.selected in self.trainer.task.higher
+        higher = self.selected in self.state.task.higher
         return rank_of(-scores[self.selected] if higher else scores[self.selected], scores["loss"])
 
     def _best_rank(self) -> Rank | None:
         """That of the best model, on the rows that evaluations on the way see; None where there is none."""
-        p = self.trainer.position
+        p = self.state.position
         if p.best is None:
             return None
         # A checkpoint of an older version does not state the loss.
@@ -327,32 +311,30 @@ class Evaluations:
 
     def _keep(self, rank: Rank, scores: Scores, seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
-        self.trainer.ranks.by_first(partial(self._write, self.trainer.saving.whole_model()))
+        self.state.ranks.by_first(partial(self._write, self.saving.whole_model()))
         self._is_best(rank, scores, seen)
 
     def _write(self, whole: nn.Module | None) -> None:
-        self.trainer.run.check_there()
-        self.trainer.saving.keep_model(self.trainer.run.best, whole)
+        self.state.folder.check_there()
+        self.saving.keep_model(self.state.folder.best, whole)
 
     def _is_best(self, rank: Rank, scores: Scores, seen: str) -> None:
-        p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
+        p, path = self.state.position, self.state.folder.best / WEIGHTS
         (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, dict(scores), seen
         p.best_resampled = self._resampled(scores)
-        p.best_sha256 = self.trainer.ranks.by_first(lambda: stated_hash(path))
+        p.best_sha256 = self.state.ranks.by_first(lambda: stated_hash(path))
 
     def _kept(self, rank: Rank, scores: Scores, must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
-        if not self.trainer.disk.attempt(
-            "the best model", partial(self._write, self.trainer.saving.whole_model()), must
-        ):
+        if not self.disk.attempt("the best model", partial(self._write, self.saving.whole_model()), must):
             return False
         self._is_best(rank, scores, self.seen)
         return True
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> Scores | None:
         """Those of the best model; None where its folder is gone."""
-        path = self.trainer.run.best / WEIGHTS
+        path = self.state.folder.best / WEIGHTS
         if not path.is_file():
             return None
-        with self.trainer.weights.holding(load_tensors(path), self.trainer.run.best):
+        with self.state.weights.holding(load_tensors(path), self.state.folder.best):
             return self._scores(task, interrupts)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -18,9 +18,8 @@ from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
 from ..runs.folder import command
 from ..tasks.base import Batch, Task
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .saving import Saving
+from .state import RunState
 
 ASKING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 # As torch says on a CPU and on a GPU, and oneDNN inside it.
@@ -70,56 +69,56 @@ class Interrupts:
             raise Asked
 
 
-def failed(trainer: Trainer, error: Exception) -> TransformulaError:
+def failed(state: RunState, saving: Saving, error: Exception) -> TransformulaError:
     """The error to raise for one that ended a run; saves a checkpoint first, if the weights are between two steps."""
     if isinstance(error, NotFinite) and error.place != "evaluation":
         return error  # names the last good checkpoint itself; this step would fail again
-    trainer.weights.clear()
-    trainer.saving.settle()
-    unsaved = trainer.between_steps and trainer.saved != trainer.position.step
-    if unsaved and trainer.ranks.first and trainer.sharded is None:  # else other ranks would have to be asked
+    state.weights.clear()
+    saving.settle()
+    unsaved = state.between_steps and state.saved != state.position.step
+    if unsaved and state.ranks.first and state.sharded is None:  # else other ranks would have to be asked
         with suppress(Exception):  # a disk that is full: then the last checkpoint is an earlier one
-            trainer.saving.write(trainer.saving.checkpoint())
-            trainer.saved = trainer.position.step
+            saving.write(saving.checkpoint())
+            state.saved = state.position.step
     amount = unallocated(error)
     finer = None
-    if amount is not None and trainer.at is not None and len(trainer.at[1].targets) > 1:
-        finer = {"micro-batches": 2 * trainer.settings.micro_batches}
-    kept = kept_of(trainer, finer)
+    if amount is not None and state.batch is not None and len(state.batch[1].targets) > 1:
+        finer = {"micro-batches": 2 * state.settings.micro_batches}
+    kept = kept_of(state, finer)
     if isinstance(error, TransformulaError):
         error.message += kept
         return error
     if isinstance(error, OSError) and error.strerror:
         name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
-        what = f"{trainer.run.path}: {error.strerror.lower()}{name}"
+        what = f"{state.folder.path}: {error.strerror.lower()}{name}"
     elif isinstance(error, (OSError, SafetensorError)):
-        what = f"{trainer.run.path}: {str(error).strip() or type(error).__name__}"
+        what = f"{state.folder.path}: {str(error).strip() or type(error).__name__}"
     else:
         what = f"failed with {type(error).__name__}: {error}"
         if amount is not None:
-            where = "" if trainer.at is None else f"{trainer.at[0]} ({batch_in_words(trainer.at[1], trainer.task)})"
-            what = lacks_memory(amount, trainer.task, where)
-    return RunError(f"step {trainer.position.step:,}: {what}{kept}")
+            where = "" if state.batch is None else f"{state.batch[0]} ({batch_in_words(state.batch[1], state.task)})"
+            what = lacks_memory(amount, state.task, where)
+    return RunError(f"step {state.position.step:,}: {what}{kept}")
 
 
-def hung(trainer: Trainer) -> str:
+def hung(state: RunState) -> str:
     """What is said of a run that hangs. Reads no file, since it may be the disk that hangs."""
-    rank = f"{trainer.ranks.named}: " if trainer.ranks.several else ""
-    minutes, step = trainer.settings.hang_timeout or 0.0, trainer.position.step + 1
-    saved = f"saved: step {trainer.saved:,}" if trainer.saved >= 0 else "nothing was saved yet"
+    rank = f"{state.ranks.named}: " if state.ranks.several else ""
+    minutes, step = state.settings.hang_timeout or 0.0, state.position.step + 1
+    saved = f"saved: step {state.saved:,}" if state.saved >= 0 else "nothing was saved yet"
     return (
         f"{rank}step {step:,}: nothing came to its end in {minutes:g} minutes (--hang-timeout). The stacks of all"
-        f" threads follow.\n{saved}; to resume: {command('train --resume', trainer.run.path, use=trainer.packages)}"
+        f" threads follow.\n{saved}; to resume: {command('train --resume', state.folder.path, use=state.packages)}"
     )
 
 
-def kept_of(trainer: Trainer, changed: Mapping[str, float] | None = None) -> str:
+def kept_of(state: RunState, changed: Mapping[str, float] | None = None) -> str:
     """What is saved of a run, and the command that goes on with it, with the settings that are `changed`."""
-    folder = trainer.run.path
-    whole = sorted(path.parent for path in trainer.run.checkpoints.glob(f"step-*/{MANIFEST}"))
+    folder = state.folder.path
+    whole = sorted(path.parent for path in state.folder.checkpoints.glob(f"step-*/{MANIFEST}"))
     if not whole:
         return f"\nnothing was saved in {folder}"
-    return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command(changed)}"
+    return f"\nsaved: {whole[-1]}; to resume: {state.folder.resume_command(changed)}"
 
 
 def batch_in_words(batch: Batch, task: Task) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,13 @@ from ..runs import random_state
 from ..tasks.base import Batch, Task
 from . import machine
 from .failure import lacks_memory, unallocated
+from .gradients import make_gradients
 from .named import named_losses
 from .parallel.data_parallel import parts_of_rank
 from .parallel.world import ALONE, Ranks
 from .settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .state import RunState
+from .telemetry import Telemetry
 
 T = TypeVar("T")
 LOOKED_AT = 32  # steps of which the largest batch is tried
@@ -132,32 +132,32 @@ def fewest(fits: Callable[[int], bool], most: int) -> int | None:
     return count
 
 
-def fit(trainer: Trainer) -> None:
+def fit(state: RunState, telemetry: Telemetry) -> None:
     """Find the largest micro-batches that fit, say so, and go on with them. Raises RunError where not a row fits."""
-    batches, task = largest_batches(trainer), trainer.task
-    ranks = trainer.ranks
+    batches, task = largest_batches(state), state.task
+    ranks = state.ranks
     rows = -(-max(len(batch.targets) for batch in batches) // ranks.data_size)
 
     def fits_all(number: int) -> bool:
-        return not ranks.any(not all(fits(trainer, batch, number) for batch in batches))
+        return not ranks.any(not all(fits(state, telemetry, batch, number) for batch in batches))
 
     count = fewest(fits_all, rows)
     if count is None:
-        raise RunError(f"{trainer.run.path}: not even a single row of a batch fits: {lacks_memory('', task)}")
-    trainer.settings = trainer.settings.model_copy(update={"micro_batches": count})
-    trainer.run.write_config({**trainer.run.config(), "micro_batches": count, "fit": False})
+        raise RunError(f"{state.folder.path}: not even a single row of a batch fits: {lacks_memory('', task)}")
+    state.settings = state.settings.model_copy(update={"micro_batches": count})
+    state.folder.write_config({**state.folder.config(), "micro_batches": count, "fit": False})
     size = f"{-(-rows // count)} of {rows} rows" + (" of a rank" if ranks.several else "")
-    trainer.shown.say(f"micro-batches: {count} for each batch, of up to {size}: the largest that fit in memory")
+    state.shown.say(f"micro-batches: {count} for each batch, of up to {size}: the largest that fit in memory")
 
 
-def largest_batches(trainer: Trainer) -> list[Batch]:
+def largest_batches(state: RunState) -> list[Batch]:
     """Of the next steps the batch with the most numbers, and the one with the longest rows."""
-    begin, task = trainer.position.step, trainer.task
-    places = [(begin + i, micro) for i in range(LOOKED_AT) for micro in range(trainer.settings.accumulate)]
+    begin, task = state.position.step, state.task
+    places = [(begin + i, micro) for i in range(LOOKED_AT) for micro in range(state.settings.accumulate)]
     with random_state.kept():
         sizes = {place: sizes_of(task.batch(*place)) for place in places}
         chosen = {max(places, key=lambda place: sizes[place][key]) for key in (0, 1)}
-        return [task.batch(*place).to(trainer.device) for place in sorted(chosen)]
+        return [task.batch(*place).to(state.device) for place in sorted(chosen)]
 
 
 def sizes_of(batch: Batch) -> tuple[int, int]:
@@ -166,33 +166,33 @@ def sizes_of(batch: Batch) -> tuple[int, int]:
     return sum(t.numel() for t in tensors), max(t.numel() // max(1, len(t)) for t in tensors)
 
 
-def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
+def fits(state: RunState, telemetry: Telemetry, batch: Batch, count: int) -> bool:
     """Whether a batch's gradients can be made in so many parts, beside what the optimizer keeps. Nothing changes."""
-    master = trainer.weights.master
+    master = state.weights.master
     buffers = {name: buffer.clone() for name, buffer in master.named_buffers()}
-    kept = 0 if trainer.optimizer.tensors() else KEPT_BY_OPTIMIZERS * sum(p.numel() for p in trainer.parameters)
-    training = trainer.weights.model.training
+    kept = 0 if state.optimizer.tensors() else KEPT_BY_OPTIMIZERS * sum(p.numel() for p in state.parameters)
+    training = state.weights.model.training
     try:
-        with random_state.kept(), memory_limited(trainer.device):
-            held = torch.empty(kept, device=trainer.device)
-            trainer.weights.model.train()
-            parts = parts_of_rank(trainer.ranks, shares_of(trainer.task, [batch], count * trainer.ranks.data_size))
-            trainer.gradients(parts[:2])  # the second one beside gradients
+        with random_state.kept(), memory_limited(state.device):
+            held = torch.empty(kept, device=state.device)
+            state.weights.model.train()
+            parts = parts_of_rank(state.ranks, shares_of(state.task, [batch], count * state.ranks.data_size))
+            make_gradients(state, telemetry, parts[:2])  # the second one beside gradients
             del held
     except (MemoryError, RuntimeError) as error:
         if unallocated(error) is None:
             raise
         return False
     finally:
-        trainer.at = None
-        trainer.weights.clear()
-        trainer.weights.model.train(training)
+        state.batch = None
+        state.weights.clear()
+        state.weights.model.train(training)
         for name, buffer in master.named_buffers():
             buffer.copy_(buffers[name])
-        for value in named_losses(trainer.weights.model).values():
+        for value in named_losses(state.weights.model).values():
             value.detach_()  # a model keeps it, and with it all activations of a trial that failed
-        if trainer.device.type in ("cuda", "mps"):
-            getattr(torch, trainer.device.type).empty_cache()
+        if state.device.type in ("cuda", "mps"):
+            getattr(torch, state.device.type).empty_cache()
     return True
 
 

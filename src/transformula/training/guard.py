@@ -14,21 +14,25 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from ..atomic_io import whole_folder
-from ..errors import CheckpointError, RunError
+from ..errors import CheckpointError, NotFinite, RunError
 from ..interop.weights import load_tensors, save_tensors
 from ..plain import plain
 from ..runs.checkpoint import folder_of, load_checkpoint
 from ..structured import load_json
 from ..tasks.base import Batch
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .diagnose import NOWHERE, first_not_finite
+from .disk import Disk
+from .gradients import whole_loss_of
+from .parallel.data_parallel import parts_of_rank
+from .saving import Saving
+from .state import RunState
 
 RECENT = 50  # losses that one is compared with
 SETTLING = 20  # of them, before which no loss is a spike
@@ -41,41 +45,26 @@ BATCH, ABOUT = "batch.safetensors", "about.json"
 
 
 class Guard:
-    """Looks at each step of a trainer before the weights change."""
+    """Looks at each step of a run before the weights change."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        settings = trainer.settings
+    def __init__(self, state: RunState, disk: Disk, saving: Saving) -> None:
+        self.state, self.disk, self.saving = state, disk, saving
+        settings = state.settings
         self.policies = {NOT_FINITE: settings.on_not_finite, SPIKE: settings.on_spike}
         far = settings.spike
         self.spike = 0.0 if settings.on_spike == "continue" else far
         self.remembers = bool({SKIP, ROLLBACK} & {*self.policies.values()}) or bool(self.spike)
-        self.rolls_back = ROLLBACK in self.policies.values()
         self._buffers: dict[str, Tensor] = {}
-
-    @property
-    def anchor(self) -> int | None:
-        """The step to whose checkpoint a run would roll back."""
-        return self.trainer.position.anchor if self.rolls_back else None
-
-    def anchored(self) -> dict[str, int]:
-        """What a checkpoint says of a run that may roll back to it."""
-        return {"anchor": self.trainer.position.step, **({"left_out_in_a_row": 0} if self.rolls_back else {})}
-
-    def set_anchor(self) -> None:
-        """The checkpoint of this step was planned, and is on the disk."""
-        for key, value in self.anchored().items():
-            setattr(self.trainer.position, key, value)
 
     def remember(self) -> None:
         """Before a step: what a forward pass changes."""
         if self.remembers:
-            self._buffers = {name: each.clone() for name, each in self.trainer.weights.master.named_buffers()}
+            self._buffers = {name: each.clone() for name, each in self.state.weights.master.named_buffers()}
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """After a step that is not to be taken: its gradients, and what its forward pass changed."""
-        self.trainer.weights.clear()
-        for name, buffer in self.trainer.weights.master.named_buffers():
+        self.state.weights.clear()
+        for name, buffer in self.state.weights.master.named_buffers():
             if name in self._buffers:
                 buffer.copy_(self._buffers[name])
 
@@ -83,34 +72,81 @@ class Guard:
         """What is wrong with a step: NOT_FINITE, SPIKE; "" for nothing. Takes a loss in that is right."""
         if not math.isfinite(objective) or not math.isfinite(norm):
             return NOT_FINITE
-        p = self.trainer.position
+        p = self.state.position
         if self.spike:
             middle, deviation = self.usual()
             if len(p.recent) >= SETTLING and loss > middle + self.spike * deviation:
                 return SPIKE
             p.recent = [*p.recent, loss][-RECENT:]
-        if not self.rolls_back:
+        if not self.state.settings.rolls_back:
             p.left_out_in_a_row = 0
         return ""
 
     def usual(self) -> tuple[float, float]:
         """The median of recent losses, and their deviation from it."""
-        recent = self.trainer.position.recent or [0.0]
+        recent = self.state.position.recent or [0.0]
         middle = statistics.median(recent)
         deviation = NORMAL * statistics.median(abs(loss - middle) for loss in recent)
         return middle, max(deviation, LEAST * abs(middle))
 
-    def record(self, fault: str, shared: Sequence[tuple[Batch, float]], measured: Mapping[str, Any]) -> Path:
+    def answer(self, fault: str, shared: list[tuple[Batch, float]], measured: dict[str, float], units: int) -> None:
+        """Record a step that is not to be taken, and go on without it or raise, as the policy says. Raises NotFinite,
+        RunError."""
+        state = self.state
+        stops, step, place = self.policies[fault] == STOP, state.position.step + 1, ""
+        if fault == NOT_FINITE:
+            place = self._place_of(shared, stops)
+            what = f"the {'gradient' if math.isfinite(measured['objective']) else 'loss'} is not a finite number"
+            what += f"; it first appears in {place}"
+        else:
+            middle, deviation = self.usual()
+            what = f"the loss, {measured['loss']:.4g}, is more than {self.spike:g} standard deviations"
+            what += f" ({deviation:.3g}) above its median, {middle:.4g}"
+        folder = self._record(fault, shared, {**measured, **({"place": place} if place else {})})
+        self._forget()
+        if not stops:
+            self._leave_out(fault, units, folder, what)
+            return
+        kept = sorted(state.folder.checkpoints.glob("step-*"))
+        message = f"step {step}: {what}. The batch is kept in {folder}."
+        message += f" The last good checkpoint is {kept[-1]}." if kept and fault == NOT_FINITE else ""
+        option = f"--on-{fault.replace(' ', '-')} skip"
+        message += (
+            f" A resume with {option} leaves the batch out. Otherwise begin a new run; a lower learning rate (--lr),"
+        )
+        message += " a longer --warmup or --precision float32 may help"
+        raise NotFinite(message, step=step, place=place) if fault == NOT_FINITE else RunError(message)
+
+    def _place_of(self, shared: list[tuple[Batch, float]], release: bool) -> str:
+        """Where a number that is not finite first appears: the step is made again, with its random state."""
+        state = self.state
+        state.weights.clear()
+        if release:
+            state.weights.adapters.release()
+        first, weights = NOWHERE, state.weights.whole()  # ranks may part here: nothing is divided
+        model = weights.model.train()
+        for micro, batch, share in parts_of_rank(state.ranks, shared):
+            state.seed_generators(micro)
+            first = first_not_finite(model, partial(whole_loss_of, state, model, batch, share))
+            if first != NOWHERE:
+                break
+            weights.collect()
+        for rank, place in enumerate(state.ranks.each(first)):
+            if place != NOWHERE:
+                return f"{place}, on rank {rank}" if state.ranks.several else place
+        return NOWHERE
+
+    def _record(self, fault: str, shared: Sequence[tuple[Batch, float]], measured: Mapping[str, Any]) -> Path:
         """Write what makes the step again, and a line of the log; returns the folder."""
-        trainer, step = self.trainer, self.trainer.position.step
-        target = folder_of(trainer.run.bad_batches, step)
-        micro = range(trainer.settings.accumulate)
+        state, step = self.state, self.state.position.step
+        target = folder_of(state.folder.bad_batches, step)
+        micro = range(state.settings.accumulate)
         about = {
             "fault": fault,
             "step": step,
             "batches": [[step, number] for number in micro],
             "policy": self.policies[fault],
-            "seed": trainer.settings.seed,
+            "seed": state.settings.seed,
             "shares": [share for _, share in shared],
             **measured,
         }
@@ -120,15 +156,15 @@ class Guard:
                 save_tensors(folder / BATCH, tensors_of([batch for batch, _ in shared]))
                 (folder / ABOUT).write_text(json.dumps(plain(about), indent=1) + "\n", encoding="utf-8")
 
-        trainer.disk.attempt("the batch that was left out", write)
-        trainer.disk.log(fault, **{key: value for key, value in about.items() if key not in ("fault", "shares")})
+        self.disk.attempt("the batch that was left out", write)
+        self.disk.log(fault, **{key: value for key, value in about.items() if key not in ("fault", "shares")})
         return target
 
-    def leave_out(self, fault: str, units: int, folder: Path, what: str) -> None:
+    def _leave_out(self, fault: str, units: int, folder: Path, what: str) -> None:
         """Go on without the step, as the policy says. Raises RunError where that has not helped for long."""
-        trainer, p, policy = self.trainer, self.trainer.position, self.policies[fault]
+        state, p, policy = self.state, self.state.position, self.policies[fault]
         if p.left_out_in_a_row >= MOST:
-            since = "since the last checkpoint" if self.rolls_back else "in a row"
+            since = "since the last checkpoint" if self.state.settings.rolls_back else "in a row"
             raise RunError(
                 f"step {p.step + 1}: {what}; {MOST} steps {since} were left out already, so it is not the batches. The"
                 f" last is in {folder}. Begin a new run; a lower learning rate (--lr) or a longer --warmup may help"
@@ -136,22 +172,22 @@ class Guard:
         done = "the batch is left out"
         if policy == ROLLBACK:
             done = f"back to the weights of step {self._roll_back():,}; the batches since are left out"
-        if trainer.task.memory:
-            trainer.task.memory.skip(p.step)
+        if state.task.memory:
+            state.task.memory.skip(p.step)
         p.left_out, p.left_out_in_a_row = p.left_out + 1, p.left_out_in_a_row + 1
         p.step, p.units = p.step + 1, p.units + units
-        trainer.shown.say(f"step {p.step:,}: {what}; {done} (kept in {folder})", warning=True)
+        state.shown.say(f"step {p.step:,}: {what}; {done} (kept in {folder})", warning=True)
 
     def _roll_back(self) -> int:
         """Take up the weights of the last planned checkpoint, and what the optimizer kept. Raises RunError."""
-        trainer = self.trainer
-        place = folder_of(trainer.run.checkpoints, trainer.position.anchor)
+        state = self.state
+        place = folder_of(state.folder.checkpoints, state.position.anchor)
         try:
-            trainer.saving.take(load_checkpoint(place, trainer.run.identity), place)
+            self.saving.take(load_checkpoint(place, state.folder.identity), place)
         except CheckpointError as error:
-            raise RunError(f"step {trainer.position.step + 1}: there is nothing to roll back to: {error}") from None
-        trainer.weights.publish()
-        return trainer.position.anchor
+            raise RunError(f"step {state.position.step + 1}: there is nothing to roll back to: {error}") from None
+        state.weights.publish()
+        return state.position.anchor
 
 
 def tensors_of(batches: Sequence[Batch]) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,9 +23,8 @@ from .failure import Interrupts, kept_of
 from .overfitting import parting_of
 from .position import TENTHS
 from .progress import duration
-
-if TYPE_CHECKING:
-    from .loop import Trainer
+from .saving import Saving
+from .state import RunState
 
 # Their fourth decimal says something; others are of 100.
 FINE = frozenset(("loss", "bits_per_byte", "perplexity", "spearman", "pearson"))
@@ -114,16 +113,18 @@ class RunResult:
         return "\n".join([*rows, *said, f"run: {self.folder}"])
 
 
-def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None) -> RunResult:
+def conclude(
+    state: RunState, saving: Saving, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None
+) -> RunResult:
     """The result of a run that ended; writes its picture and its page.
 
     A run that was interrupted says how to go on, and does without baselines and sample: whoever stops it does not wait.
     An error in one part leaves the others. Raises RunError, once all else is written, where one could not be made.
     """
-    task, run, p, shown = trainer.task, trainer.run, trainer.position, trainer.shown
-    first = trainer.ranks.first  # the others leave the folder, the sample and the picture to it
+    task, run, p, shown = state.task, state.folder, state.position, state.shown
+    first = state.ranks.first  # the others leave the folder, the sample and the picture to it
     interrupted, preempted = asked is not None, asked is not None and asked.preempted
-    seconds, failed = trainer.seconds, list[str]()
+    seconds, failed = state.seconds, list[str]()
 
     def made(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
         try:
@@ -133,13 +134,13 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
             return otherwise
 
     def sampled() -> str:
-        model = trainer.weights.model.eval()
+        model = state.weights.model.eval()
         with random_state.kept(), torch.no_grad():
-            return str(task.sample(model, trainer.settings.seed) or "")
+            return str(task.sample(model, state.settings.seed) or "")
 
-    trainer.ranks.meet()  # what the first one wrote is there
-    trainer.gather()
-    trainer.saving.use_best()
+    state.ranks.meet()  # what the first one wrote is there
+    state.gather()
+    saving.use_best()
     baselines: dict[str, float] = {}
     sample = verdict = ""
     if not interrupted and first:
@@ -148,15 +149,15 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         sample = made("sample", sampled, "")
         if p.best_scores:
             verdict = made("verdict", lambda: str(task.verdict(p.best_scores)), "")
-        if not trainer.settings.evaluate_every and p.evaluating > seconds / TENTHS:  # as of a very short run
+        if not state.settings.evaluate_every and p.evaluating > seconds / TENTHS:  # as of a very short run
             shown.say(
                 f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the"
                 f" whole validation set once at the end ({duration(p.evaluating_last)}) is more than a tenth"
             )
-    selected = trainer.settings.select or task.score
+    selected = state.settings.select or task.score
     interval = interval_of(p.best_resampled) if p.best_resampled and selected == task.score else ()
     parting = made("remark", lambda: parting_of(read_log(run.log.path))) if first else None
-    model, settings, use = trainer.weights.master.eval(), trainer.settings.plain(), run.packages()
+    model, settings, use = state.weights.master.eval(), state.settings.plain(), run.packages()
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
     if task.verb:
@@ -176,11 +177,11 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         return result
     made("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
     made("log", run.log.close)
-    made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))
+    made("picture", lambda: draw(state, baselines, f"{name}: {verdict}" if verdict else name))
     made("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
         what = "the run has ended and its model is saved, but not all that follows could be made"
-        raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{kept_of(trainer)}")
+        raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{kept_of(state)}")
     if interrupted:
         shown.say(f"saved at step {p.step:,}; go on with: {resume}", warning=True)
     return result
@@ -202,14 +203,14 @@ def longer(settings: Mapping[str, Any], steps: int, units: int, stopped: str) ->
     return {} if reached is None else {reached: 2 * settings[reached]}
 
 
-def draw(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
+def draw(state: RunState, baselines: Mapping[str, float], title: str) -> None:
     """Draw the loss curve; the baselines, in the unit of the task's score, where that is a multiple of the loss."""
-    events = list(read_log(trainer.run.log.path))
+    events = list(read_log(state.folder.log.path))
     training, _ = points_of(events, "step")
-    score, scores, lines = trainer.task.score, trainer.position.best_scores, {}
-    if scores.get(score) and scores.get("loss") and score not in trainer.task.higher:
+    score, scores, lines = state.task.score, state.position.best_scores, {}
+    if scores.get(score) and scores.get("loss") and score not in state.task.higher:
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
-    draw_curve(trainer.run.path, training, *points_of(events, "evaluation"), lines, title)
+    draw_curve(state.folder.path, training, *points_of(events, "evaluation"), lines, title)
 
 
 def write_page(

@@ -217,3 +217,8 @@ class TrainingSettings(Settings):
         """The limits that are given, which the learning rate follows: {"steps": 2000}."""
         limits = {key: getattr(self, key) for key in ("steps", "tokens", "minutes", "epochs")}
         return {key: limit for key, limit in limits.items() if limit is not None}
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether some steps are answered by going back to a checkpoint."""
+        return "rollback" in (self.on_not_finite, self.on_spike)

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from itertools import count
@@ -19,32 +20,37 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..atomic_io import whole_folder
 from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError, InputError, TransformulaError, did_you_mean, nearest
 from ..interop.exchange import text_of
-from ..interop.weights import check_finite
+from ..interop.folder import WEIGHTS
+from ..interop.weights import check_finite, model_tensors, put_tensors, save_tensors
 from ..model.head_in_chunks import set_chunks
+from ..model.hook import asked
 from ..model.recompute import recompute
 from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
 from ..tasks.base import Batch, Task, tasks
 from . import machine
-from .adapters import choose_trained
+from .adapters import Trainable, choose_trained
 from .choices import choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
 from .fit import check_parts, fit, on_a_part, parts_of
-from .loop import Trainer, flops_per_unit
+from .loop import Trainer
 from .memory import roughly, say_memory
 from .optimizer import optimizers, parameters_of, width_of
-from .parallel.layout import choose_layout, threads_of
+from .parallel.layout import RankLayout, choose_layout, threads_of
 from .parallel.place import job
-from .parallel.sharded import ShardedModel
+from .parallel.sharded import FROM_RANKS, ShardedModel
 from .parallel.world import Ranks, here
 from .progress import Progress
 from .report import RunResult, conclude
+from .saving import Saving
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
+from .state import RunState, flops_per_unit
 
 Follower = Callable[[Mapping[str, Any]], bool]
 
@@ -96,7 +102,8 @@ def train(
         with random_state.kept(), shown:
             for note in notes:
                 shown.say(note, warning=True)
-            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, init_sha256, follow)
+            order = Order(task, model, settings, run, resume, config or {}, shown, origin, init_sha256, ranks)
+            return _train(order, follow)
     except TransformulaError as error:
         error.message = f"{ranks.named}: {error.message}" if ranks.several else error.message
         raise
@@ -105,11 +112,73 @@ def train(
         torch.set_num_threads(threads)
 
 
-def _train(
-    task: Task, model: nn.Module, settings: TrainingSettings, run: RunFolder, resume: bool, config: dict[str, Any],
-    shown: Progress, origin: str, init_sha256: str | None, follow: Follower | None,
-) -> RunResult:  # fmt: skip
-    ranks = here()
+@dataclass(frozen=True)
+class Order:
+    """What `train` was asked for, and where it is done.
+
+    folder       the run's
+    config       what else its `config.yaml` holds
+    origin       whose learning rate schedule it is, in words
+    init_sha256  of the weights that the model has from elsewhere; None: it has its initial ones
+    """
+
+    task: Task
+    model: nn.Module
+    settings: TrainingSettings
+    folder: RunFolder
+    resume: bool
+    config: Mapping[str, Any]
+    shown: Progress
+    origin: str
+    init_sha256: str | None
+    ranks: Ranks
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is settled before a run has a folder.
+
+    settings  with what was left open in those that were asked for
+    batch     the first one
+    layout    how ranks share the model
+    """
+
+    settings: TrainingSettings
+    device: torch.device
+    trained: Trainable
+    batch: Batch
+    layout: RankLayout
+
+
+def _train(order: Order, follow: Follower | None) -> RunResult:
+    choices = _choose(order)
+    about = _take_folder(order, choices)
+    parameters = parameters_of(order.model)
+    state = _state(order, choices)
+    trainer, folder = Trainer(state), state.folder
+    random_state.seed(state.settings.seed)
+    records = RunRecords(folder, state.settings.log_to, state.shown.say)  # of what is logged before a resume rewinds it
+    try:
+        if order.resume:
+            trainer.saving.resume(order.init_sha256)
+        if order.settings.fit:
+            fit(state, trainer.telemetry)
+        if state.saved < 0:
+            begin(state, trainer.saving, choices.batch, fresh=order.init_sha256 is None)
+        kept = records.kept(state.position.step, folder.config(), about, order.task.unit)
+        with kept if order.ranks.first else nullcontext():
+            return _to_its_end(trainer, order.resume, about, follow)
+    finally:
+        folder.log.close()
+        state.weights.adapters.release()
+        for parameter in parameters:
+            parameter.tensor.requires_grad_()
+
+
+def _choose(order: Order) -> Choices:
+    """Settle what is left open, and say it. Raises ConfigError for what does not go together, CheckpointError where
+    there is nothing to train, RunError where the first batch has no room."""
+    task, model, settings, ranks, say = order.task, order.model, order.settings, order.ranks, order.shown.say
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = machine.pick_device(ranks.device(settings.device))
@@ -120,26 +189,19 @@ def _train(
     parameters = parameters_of(model)
     if not parameters:
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
-    if init_sha256 is not None:
+    if order.init_sha256 is not None:
         check_finite(model.named_parameters(), "the weights to begin with")
     trained = choose_trained(model, settings)
     layout, why = choose_layout(settings, ranks, model, trained, device)
     ranks.arrange(layout.tensor)
-    first = task.batch(0, 0).to(device)
+    batch = task.batch(0, 0).to(device)
     if device.type == "cpu":
-        machine.keep_memory(roughly(model, parts_of(first, settings.micro_batches * ranks.size)[0]))
-
-    def chosen(part: Batch) -> tuple[str, str, int, str]:
-        flops = task.units(part) * flops_per_unit(model)
-        going_on = run.path if resume else None
-        precision, line = choose_precision(settings.precision, model, task, device, part, flops, going_on)
-        step = partial(step_like, model, task, device, part, flops, precision)
-        asked = settings.threads or (threads_of(ranks) if ranks.several else None)
-        return precision, line, *choose_threads(asked, device, step)
-
-    with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(first, task))}"):
-        check_parts(settings, task, model, first, ranks)
-        precision, line, threads, more = ranks.by_first(lambda: on_a_part(settings, first, chosen, ranks))
+        machine.keep_memory(roughly(model, parts_of(batch, settings.micro_batches * ranks.size)[0]))
+    with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(batch, task))}"):
+        check_parts(settings, task, model, batch, ranks)
+        precision, line, threads, more = ranks.by_first(
+            lambda: on_a_part(settings, batch, partial(_measured, order, device), ranks)
+        )
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
@@ -149,78 +211,116 @@ def _train(
             "threads": threads,
             "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
-            "out": str(run.path),
+            "out": str(order.folder.path),
             "fit": False,
         }
     )
     torch.set_num_threads(threads)
     for text in filter(None, (line, more, why)):
-        shown.say(text)
-    shown.say(
+        say(text)
+    say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
-        + f", {settings.lr_schedule}{origin}; {trained.line}"
+        + f", {settings.lr_schedule}{order.origin}; {trained.line}"
     )
-    part = parts_of(first, resolved.micro_batches * ranks.data_size)[0]
-    say_memory(shown.say, task, model, resolved, part, ranks.size if layout.divided else 1)
+    part = parts_of(batch, resolved.micro_batches * ranks.data_size)[0]
+    say_memory(say, task, model, resolved, part, ranks.size if layout.divided else 1)
+    return Choices(resolved, device, trained, batch, layout)
+
+
+def _measured(order: Order, device: torch.device, part: Batch) -> tuple[str, str, int, str]:
+    """Precision and number of threads for a part of a batch, each with a line that says why."""
+    task, model, settings = order.task, order.model, order.settings
+    flops = task.units(part) * flops_per_unit(model)
+    resumed = order.folder.path if order.resume else None
+    precision, line = choose_precision(settings.precision, model, task, device, part, flops, resumed)
+    step = partial(step_like, model, task, device, part, flops, precision)
+    asked = settings.threads or (threads_of(order.ranks) if order.ranks.several else None)
+    return precision, line, *choose_threads(asked, device, step)
+
+
+def _take_folder(order: Order, choices: Choices) -> dict[str, Any]:
+    """Write down what the run is, or hold a run that goes on to what it was; returns its manifest."""
+    task, model, folder, config = order.task, order.model, order.folder, order.config
     # Until what `fit` finds is written down, a run that is killed has to look for it again.
-    configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain(), "fit": settings.fit}
+    settings = {**choices.settings.plain(), "fit": order.settings.fit}
+    configuration = {"task": task.name, "model": text_of(model), **config, **settings}
     about = {
-        **describe_run(task, model, device),
+        **describe_run(task, model, choices.device),
         **identity.described(config.get("use", ())),
-        "length": resolved.length,
-        **({} if init_sha256 is None else {"init_sha256": init_sha256}),
-        **told_of(ranks, str(layout)),
+        "length": choices.settings.length,
+        **({} if order.init_sha256 is None else {"init_sha256": order.init_sha256}),
+        **told_of(order.ranks, str(choices.layout)),
     }
-    if resume:
-        check_same(run, about)
-        check_data(config, run)
-        run.clean()
-        run.write_config({**run.config(), **configuration})
+    if order.resume:
+        check_same(folder, about)
+        check_data(config, folder)
+        folder.clean()
+        folder.write_config({**folder.config(), **configuration})
     else:
-        ranks.by_first(lambda: run.create(configuration, about) and None)
-    sharded = ShardedModel(model, ranks, layout, precision, device) if layout.divided else None
-    trained = trained if sharded is None else sharded.parameters_of(trained)
-    kept_by = optimizer(trained.parameters, resolved, machine.DTYPES[precision])
-    trainer = Trainer(task, model, kept_by, resolved, run, shown, device, trained, ranks, sharded)
-    random_state.seed(settings.seed)
-    records = RunRecords(run, resolved.log_to, shown.say)  # of what was logged before a resume rewinds it
-    try:
-        if resume:
-            trainer.saving.resume(init_sha256)
-        if settings.fit:
-            fit(trainer)
-        if trainer.saved < 0:
-            trainer.begin(first, fresh=init_sha256 is None)
-        kept = records.kept(trainer.position.step, run.config(), about, task.unit)
-        with kept if ranks.first else nullcontext():
-            return _to_its_end(trainer, resume, about, follow)
-    finally:
-        run.log.close()
-        trainer.weights.adapters.release()
-        for parameter in parameters:
-            parameter.tensor.requires_grad_()
+        order.ranks.by_first(lambda: folder.create(configuration, about) and None)
+    return about
+
+
+def _state(order: Order, choices: Choices) -> RunState:
+    """The run at its beginning; divides the model among ranks, where they share it."""
+    settings, trained, device = choices.settings, choices.trained, choices.device
+    dtype, sharded = machine.DTYPES[settings.precision], None
+    if choices.layout.divided:
+        sharded = ShardedModel(order.model, order.ranks, choices.layout, settings.precision, device)
+        trained = sharded.parameters_of(trained)
+    optimizer = optimizers.get(settings.optimizer)(trained.parameters, settings, dtype)
+    return RunState(
+        order.task, order.model, optimizer, settings, order.folder, order.shown, device, trained, order.ranks, sharded
+    )
+
+
+def begin(state: RunState, saving: Saving, batch: Batch, fresh: bool) -> None:
+    """What comes before the first step. Writes the tensors that keep their values, which no checkpoint holds.
+
+    fresh  whether the weights are initial ones: then the model's `calibrate` hook is asked
+    """
+    if fresh:
+        calibrate(state, batch)
+    fixed = saving.tensors(fixed=True)
+    if state.fixed and state.ranks.first:
+        with whole_folder(state.folder.fixed) as folder:
+            save_tensors(folder / WEIGHTS, fixed)
+
+
+def calibrate(state: RunState, batch: Batch) -> None:
+    """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
+    hook = asked(getattr(state.weights.master, "architecture", None), "calibrate")
+    if hook is None:
+        return
+    master = state.weights.whole().master if state.sharded else state.weights.master
+    with random_state.kept():
+        state.seed_generators(0)
+        state.shown.say(str(hook(master.train(), lambda: state.task.loss(master, batch))))
+    if state.sharded:
+        put_tensors(state.weights.master, model_tensors(master), FROM_RANKS)
 
 
 def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow: Follower | None) -> RunResult:
-    begun = trainer.position.step
-    with trainer.watchdog, Interrupts(lambda text: trainer.shown.say(text, warning=True)) as interrupts:
+    state, saving = trainer.state, trainer.saving
+    begun = state.position.step
+    with trainer.watchdog, Interrupts(lambda text: state.shown.say(text, warning=True)) as interrupts:
         if follow is not None:
 
             def hear(event: Mapping[str, Any]) -> None:
                 interrupts.asked = follow(event) or interrupts.asked
 
-            trainer.run.log.listeners.append(hear)
+            state.folder.log.listeners.append(hear)
         try:
             stopped = trainer.run_until_end(interrupts)
         except Exception as error:
-            ended = failed(trainer, error)
+            ended = failed(state, saving, error)
             raise ended from (None if ended is error else error)
         if interrupts.asked:  # SIGTERM after SIGUSR1 does not stop what is written now
-            return conclude(trainer, stopped, about, interrupts)
-    if resume and trainer.position.step == begun:
+            return conclude(state, saving, stopped, about, interrupts)
+    if resume and state.position.step == begun:
         stopped = f"nothing was left to train: {stopped}"
-    return conclude(trainer, stopped, about)
+    return conclude(state, saving, stopped, about)
 
 
 def told_of(ranks: Ranks, layout: str) -> dict[str, Any]:

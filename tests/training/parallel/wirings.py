@@ -46,16 +46,15 @@ class Wired(ToyTask):
 @contextmanager
 def a_step_alone() -> Iterator[list[Any]]:
     """Within it a run ends after its first step, before its float64 weights would be written; yields what it would
-    have told (the loss, the named losses, measures, the gradient's norm before it is clipped, the rate), and the
-    model."""
+    have told of it, and the model."""
     steps, whole = list[Any](), start._to_its_end
 
     def once(trainer: Any, *given: Any) -> Any:
-        trainer.weights.publish()
-        trainer._tell = lambda *told: steps.append(told)
+        trainer.state.weights.publish()
+        trainer.meter.take = steps.append
         trainer.step()
-        trainer.gather()
-        steps.append(trainer.weights.master)
+        trainer.state.gather()
+        steps.append(trainer.state.weights.master)
 
     start._to_its_end = once
     try:
@@ -86,10 +85,10 @@ def step(name: str, folder: Path, split: bool = False, **given: Any) -> dict[str
             train(Wired(name), model, TrainingSettings.read({**GIVEN, **given}), folder, quiet=True)
     except TransformulaError as error:
         return f"{error.message}{' after its folder was made' * folder.exists()}"
-    (loss, named, measures, norm, _), trained = steps
+    made, trained = steps
     after = trained.state_dict()
-    assert loss > 0 and norm > 0 and any(not torch.equal(before[key], t) for key, t in after.items())
-    numbers = {"loss": loss, "gradient": norm, **named, **measures}
+    assert made.loss > 0 and made.norm > 0 and any(not torch.equal(before[key], t) for key, t in after.items())
+    numbers = {"loss": made.loss, "gradient": made.norm, **made.named, **made.measures}
     told = {f"told: {key}": torch.tensor(value, dtype=torch.float64) for key, value in numbers.items()}
     return {**after, **told}
 
