@@ -132,7 +132,8 @@ def test_one_table_of_words(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["deepnorm", "gpt2", "sub-ln", "t-fixup"])
 def test_initial_values_of_the_new_attention_are_those_of_the_old(name: str) -> None:
-    rules = read_rules(made(small(name, "decoder"), randomly=False))
+    model = made(small(name, "decoder"), randomly=False)
+    rules = read_rules(model, model.architecture)
     new = {key: value for key, value in rules.items() if ".cross_" in key}
     assert new and new == {key: rules[key.replace("cross_", "")] for key in new}
     assert sum("attention" in key and key.startswith("decoder") for key in rules) == 2 * len(new)

@@ -19,12 +19,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..errors import InputError, did_you_mean, nearest
+from ..language.graph import Architecture
 from ..language.messages import unknown
 from ..language.numbers import as_number, evaluate
 from ..language.parser import parse_expression
@@ -33,9 +34,6 @@ from ..language.syntax import Name, Node, walk
 from ..words.word import fill_normal, fill_word
 from .hook import Policy, asked
 
-if TYPE_CHECKING:
-    from .transformer import Transformer
-
 
 def generator_of(seed: int, *name: str) -> torch.Generator:
     """The random numbers of one parameter: they depend on the seed and its full name, on nothing else of the model."""
@@ -43,8 +41,9 @@ def generator_of(seed: int, *name: str) -> torch.Generator:
     return torch.Generator(device="cpu").manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
-def fill_model(model: Transformer, seed: int) -> None:
-    rules = read_rules(model)
+def fill_model(model: nn.Module, architecture: Architecture, seed: int) -> None:
+    """Give every parameter its initial values, by its word's rule or by the `init` hook."""
+    rules = read_rules(model, architecture)
     for path, module in model.named_modules():
         generator_for = partial(generator_of, seed, path)
         if any(p.device.type == "meta" for p in module.parameters()):
@@ -59,15 +58,15 @@ def fill_model(model: Transformer, seed: int) -> None:
                 model.get_parameter(name).copy_(torch.tensor(rule, dtype=torch.float64))
         else:
             fill_normal(model.get_parameter(name), generator_of(seed, name), rule)
-    project = asked(model.architecture, "after_step")
+    project = asked(architecture, "after_step")
     if project is not None and not any(p.device.type == "meta" for p in model.parameters()):
         project(model)
 
 
-def read_rules(model: Transformer) -> dict[str, float | list[float]]:
+def read_rules(model: nn.Module, architecture: Architecture) -> dict[str, float | list[float]]:
     """The `init` hook: name of a parameter -> standard deviation of a matrix, or the values of a vector. Raises
     InputError, naming the pattern."""
-    hook = model.architecture.hooks.get("init", {})
+    hook = architecture.hooks.get("init", {})
     if not isinstance(hook, Mapping):
         what = "`init` must be a mapping of patterns of parameters' names to standard deviations"
         raise InputError(f'{what}, such as {{"*.weight": 0.02}}')
@@ -75,7 +74,7 @@ def read_rules(model: Transformer) -> dict[str, float | list[float]]:
     rules: dict[str, float | list[float]] = {}
     for pattern, given in hook.items():
         source = given if isinstance(given, Source) else Source(f"init, {pattern}", str(given))
-        numbers = model.architecture.numbers
+        numbers = architecture.numbers
         by_channel = reads_channel(source, numbers)
         names = list(
             dict.fromkeys(n for part in str(pattern).split("|") for n in matches(part.strip(), sizes, by_channel))

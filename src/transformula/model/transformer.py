@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,12 @@ from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..words.word import At, Word
+from .blueprint import Blueprint
 from .dataflow import DECODED, made_of, positions_learned
 from .decoding import Decoding, by_length, hold_once
 from .hook import Policy, asked
 from .segment_memory import Carried, left_in, put
 from .step_trial import to_be_tried, try_once
-
-if TYPE_CHECKING:
-    from .builder import Blueprint
 
 M = TypeVar("M")
 
@@ -40,8 +38,9 @@ class FormulaModule(nn.Module):
 
 def restore(blueprint: Blueprint, key: tuple[Any, ...]) -> FormulaModule:
     """An empty module of a blueprint's class; pickle fills it."""
-    cls = blueprint.classes[key]
-    return cls.__new__(cls)
+    cls: Any = blueprint.classes[key]
+    module: FormulaModule = cls.__new__(cls)
+    return module
 
 
 class Layer(FormulaModule):

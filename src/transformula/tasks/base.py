@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -38,8 +38,6 @@ from .verb import Verb
 
 if TYPE_CHECKING:
     from ..data.splits import Overlap
-    from ..data.stream.batches import StreamedWindows
-    from .language_modeling import CarriedRows
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 
@@ -61,6 +59,22 @@ def shares(counts: Sequence[float]) -> list[float]:
 
 
 Shared = Callable[[Any, Sequence["Batch"]], list[tuple["Batch", float]]]
+
+
+class Memory(Protocol):
+    """What a task keeps from step to step, beside the model: what rows carry on, how far streams are read."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, for a checkpoint."""
+
+    def put(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave. Raises CheckpointError."""
+
+    def skip(self, step: int) -> None:
+        """Leave a step out, as if it had not been made."""
+
+    def news(self, step: int) -> list[str]:
+        """What a step's batch was the first to find in the data, in sentences."""
 
 
 def by_terms(task: Task, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
@@ -322,7 +336,7 @@ class Task(ABC):
     widths: Mapping[int, str] = {}
     resolved: Mapping[str, Any] = {}
     score: str = "loss"
-    memory: CarriedRows | StreamedWindows | None = None
+    memory: Memory | None = None
     example: str = ""
     numbers: dict[str, int]
     seed: int

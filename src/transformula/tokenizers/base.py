@@ -11,7 +11,7 @@ import codecs
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -25,8 +25,6 @@ from .marks import Marks
 
 if TYPE_CHECKING:
     import tokenizers as library
-
-    from .chat_template import ChatTemplate
 
 tokenizers: Registry[type[Lossless]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
 readers: Registry[Reader] = Registry("reader of tokenizers", "transformula.tokenizers")
@@ -46,6 +44,15 @@ class Stream(Protocol):
 
     def finish(self) -> str:
         """What is left of the text. The stream can be used again."""
+
+
+class Rendering(Protocol):
+    """How messages become a text; `text` is the template."""
+
+    text: str
+
+    def render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True, **values: Any) -> str:
+        """The text of messages, [{"role": "user", "content": "Hello."}, ...]."""
 
 
 class Spans(NamedTuple):
@@ -82,7 +89,7 @@ class Tokenizer(ABC):
     marks: Marks
     unknown: int | None = None
     mask: int | None = None
-    chat: ChatTemplate | None = None
+    chat: Rendering | None = None
     word_start: str = " "
 
     @property
