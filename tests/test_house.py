@@ -29,10 +29,12 @@ FOUNDATION = {
     "notebook",
     "figure",
     "ownership",
+    "cost",
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
+    "cost": set(),
     "extras": {"errors"},
     "field_names": {"errors"},
     "figure": {"plain"},
@@ -66,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room -> rooms it may import; what those may import, it may import too. "" is the package itself."""
 
-TEXT = ["language", "analysis", "families", "diagram"]
+TEXT = ["cost", "language", "analysis", "families", "diagram"]
 WITHOUT_TORCH = [*TEXT, "gallery", "cli"]
 HEAVY = {"torch", "numpy", "pydantic", "rich", "tokenizers", "safetensors", "matplotlib"}
 

@@ -308,12 +308,6 @@ def bytes_in(folder: Path) -> int:
     return size
 
 
-def size(count: int) -> str:
-    """Bytes as a person reads them: '3.2 MB'."""
-    units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
-    return next((f"{count / worth:.1f} {unit}" for unit, worth in units if count >= worth), f"{count} B")
-
-
 def check_inside(path: Path, folder: Path) -> None:
     """Raise CheckpointError if `path`, a place in `folder`, leads out of it by a link: nothing may be written there.
 

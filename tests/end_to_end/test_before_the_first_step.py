@@ -112,7 +112,7 @@ def test_a_disk_that_is_full(capsys: pytest.CaptureFixture[str], monkeypatch: py
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(GIGABYTE, GIGABYTE, 1000))
     message = said(capsys, *SHORT)
-    assert "the disk has 1e+03 B free" in message and "need" in message and "--keep 1" in message
+    assert "the disk has 1000 B free" in message and "need" in message and "--keep 1" in message
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

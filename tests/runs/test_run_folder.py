@@ -17,7 +17,6 @@ from transformula.runs.figure import draw_curve, smoothed
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import Log, read_log
 from transformula.training import RunResult
-from transformula.training.progress import duration
 from transformula.training.report import fence, write_page
 
 CONFIG = {"model": "layer: |\n  x = x + mlp(x)\n", "lr": 0.001, "steps": 5, "name": "1e-3", "minutes": None}
@@ -173,5 +172,4 @@ def test_curve_and_page(tmp_path: Path) -> None:
 
 def test_small_things() -> None:
     assert smoothed([1.0] * 50) == pytest.approx([1.0] * 50)
-    assert duration(3.21) == "3.2 s" and duration(200) == "3 min 20 s" and duration(7500) == "2 h 5 min"
     assert fence("a") == "```\na\n```"

@@ -23,6 +23,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from ..cost.words import AMOUNTS, BYTES, bytes_in_words, in_units
 from ..errors import InputError
 from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
@@ -68,8 +69,8 @@ class Costs:
             f"{self.active_parameters:,}" if self.parameters else "",
             in_units(self.flops_forward, AMOUNTS),
             in_units(self.flops_backward, AMOUNTS),
-            bytes_in_words(self.activation_bytes),
-            bytes_in_words(self.cache_bytes),
+            in_units(self.activation_bytes, BYTES),
+            in_units(self.cache_bytes, BYTES),
         ]
 
 
@@ -153,10 +154,10 @@ class Summary:
             f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and"
             " backward"
         )
-        cache = bytes_in_words(totals["cache_bytes_row"])
-        last += f"; cache of a whole row {cache}" if cache else ""
-        memory = bytes_in_words(totals["memory_bytes"])
-        last += f", and {memory} for each position of another sequence that it reads" if memory else ""
+        if cache := totals["cache_bytes_row"]:
+            last += f"; cache of a whole row {bytes_in_words(cache)}"
+        if memory := totals["memory_bytes"]:
+            last += f", and {bytes_in_words(memory)} for each position of another sequence that it reads"
         plan = [] if self.split is None else ["", repr(self.split)]
         return "\n".join([f"{self.name or 'model'}: {size}", *lines, last, *plan])
 
@@ -339,17 +340,3 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
 def shape(value: Value) -> str:
     other = {"coefficient": f"({value.width:,})", "scores": "(batch, heads, length, length)", "number": ""}
     return other.get(value.kind, f"(batch, length, {value.width:,})")
-
-
-AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}
-BYTES = {"EiB": 2**60, "PiB": 2**50, "TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
-
-
-def in_units(number: float, units: Mapping[str, float]) -> str:
-    """A number with three digits and the first unit that it is not less than, else the last; "" for none."""
-    unit, size = next(((unit, size) for unit, size in units.items() if number >= size or size == 1))
-    return f"{number / size:.3g} {unit}".rstrip() if number else ""
-
-
-def bytes_in_words(number: float) -> str:
-    return in_units(number, BYTES)

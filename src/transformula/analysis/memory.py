@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ..cost.words import bytes_in_words
 from ..notebook import page
-from .accounting import bytes_in_words
 
 GRADIENTS, UPDATE = "gradients", "update"
 

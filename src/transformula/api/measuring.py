@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..cost.words import bytes_in_words
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def figures_of_this_machine() -> dict[str, Any]:
         "within": moved / 1e9,
         "between": 1.0,
         "node": 1,
-        "source": f"measured: a product of {SIDE} x {SIDE}, a copy of {MOVED // 2**20} MiB; a network of 8 Gb/s",
+        "source": f"measured: a product of {SIDE} x {SIDE}, a copy of {bytes_in_words(MOVED)}; a network of 8 Gb/s",
         "matmul": rates["bf16"],
         "matmul_source": "measured",
     }

@@ -111,6 +111,7 @@ def measured_share(architecture: Any, setting: PlannedSetting, here: bool) -> tu
     from ..analysis.planning.estimate import time_of
     from ..analysis.planning.setting import ParallelLayout
     from ..analysis.planning.work import work_of
+    from ..cost.words import of_a_step
     from .measuring import seconds_of_a_step, small_copy
 
     small, length = small_copy(architecture), setting.work.context
@@ -118,13 +119,14 @@ def measured_share(architecture: Any, setting: PlannedSetting, here: bool) -> tu
     layout = ParallelLayout("none", 1, 1, rows, 1, "none")
     modeled = time_of(replace(setting, work=work_of(small, length)), layout).computing
     what = f"{small.main.depth} layers forward and backward, {rows} x {length:,} tokens"
-    return seconds / modeled, f"measured on {name}: {what} in {seconds:.3g} s, {seconds / modeled:.2f} times the model"
+    ratio = seconds / modeled
+    return ratio, f"measured on {name}: {what} in {of_a_step(seconds)}, {ratio:.2f} times the model"
 
 
 def published() -> list[dict[str, Any]]:
     """The published runs that a plan is held to: each with its figures, its plan's, and where it stands."""
     from ..analysis.planning import published as file
-    from ..analysis.planning.planned import DAY
+    from ..cost.words import DAY
 
     rows = []
     for row in file.published_runs():  # all of a device's memory may be taken: the run is known to have fitted

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..analysis.accounting import bytes_in_words, summary
+from ..analysis.accounting import summary
 from ..atomic_io import bytes_in
+from ..cost.words import bytes_in_words
 from ..errors import InputError, setting
 from .reading import path_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from ..atomic_io import size
+from ..cost.words import bytes_in_words
 from ..errors import InputError
 from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
@@ -127,13 +127,14 @@ def cache(given: Given) -> int:
     folder = str(cache_folder())
     if given["action"] == "clear":
         freed = clear_cache()
-        return given.show(f"{folder}: {size(freed)} freed", {"folder": folder, "freed": freed})
+        return given.show(f"{folder}: {bytes_in_words(freed)} freed", {"folder": folder, "freed": freed})
     entries, rows = cached(), []
     for entry in entries:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
         about = ", ".join(f"{key}: {value}" for key, value in entry.about.items() if isinstance(value, (str, int)))
-        rows.append(f"{size(entry.bytes):>10}  {made}  {entry.kind:<10} {about}")
-    rows.append(f"{size(sum(e.bytes for e in entries)):>10}  in {folder}; empty it by: transformula cache clear")
+        rows.append(f"{bytes_in_words(entry.bytes):>10}  {made}  {entry.kind:<10} {about}")
+    whole = bytes_in_words(sum(entry.bytes for entry in entries))
+    rows.append(f"{whole:>10}  in {folder}; empty it by: transformula cache clear")
     keys = ("kind", "key", "bytes", "made", "about", "path")
     data = [{key: getattr(entry, key) for key in keys} for entry in entries]
     return given.show("\n".join(rows), {"folder": folder, "entries": data})

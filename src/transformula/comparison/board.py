@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from ..cost.words import duration
 from ..structured import parse_json
-from ..training.progress import Progress, duration
+from ..training.progress import Progress
 from .records import Arm, Job, Outcome
 from .store import Store
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 
+from ..cost.words import about
 from ..errors import InputError, setting
 from ..training.machine import machine_memory, pick_device
 from .arms import Base, lengths_of_sizes
@@ -72,13 +73,6 @@ def fitting_steps(base: Base, rows: Rows, runs: Runs, at_once: int, seconds: flo
 
 def too_short(budget: str, runs: float, steps: int, needed: float) -> InputError:
     """The error for a budget in which nothing sensible fits."""
-    what = f"{setting('budget', budget)}: about {runs:.0f} runs of {steps:,} steps and more take {in_words(needed)}"
+    what = f"{setting('budget', budget)}: about {runs:.0f} runs of {steps:,} steps and more take {about(needed)}"
     remedy = "give more time, compare fewer variants, lower width, depth or batch"
     return InputError(f"{what}; {remedy}, or ask for less: {setting('protocol', 'quick')}, {setting('lr_points', '3')}")
-
-
-def in_words(seconds: float) -> str:
-    """'45 s', '20 min', '2.5 h'."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

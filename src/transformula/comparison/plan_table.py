@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..analysis.accounting import AMOUNTS, bytes_in_words, in_units
-from .budget import in_words
+from ..cost.words import AMOUNTS, about, bytes_in_words, in_units, of_a_step
 
 if TYPE_CHECKING:
     from .plan import ComparisonPlan
@@ -42,9 +41,9 @@ def arm_cells(plan: ComparisonPlan, arm: Arm) -> Sequence[str]:
         in_units(costs.tokens, AMOUNTS),
         in_units(costs.flops, {"P": 1e15, **AMOUNTS}),
         bytes_in_words(costs.memory_bytes),
-        "" if seconds is None else f"{1000 * seconds:.3g} ms",
+        "" if seconds is None else of_a_step(seconds),
         str(plan.runs(arm)),
-        "" if costs.seconds is None else in_words(costs.seconds),
+        "" if costs.seconds is None else about(costs.seconds),
     )
 
 
@@ -67,7 +66,7 @@ def told(plan: ComparisonPlan) -> Iterator[str]:
     else:
         yield "learning rate: not tuned"
     yield f"seeds: {len(plan.seeds)}, paired, from {plan.seeds[0]} to {plan.seeds[-1]}; score: {plan.unit}"
-    time = "" if plan.seconds is None else f", about {in_words(plan.seconds)}, {plan.at_once} at once"
+    time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
     yield f"runs: {runs}{time}"
     if plan.detectable is not None and plan.noise is not None:
         yield (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api.reading import import_packages
+from ..cost.words import about
 from ..errors import ConfigError, InputError, setting
 from ..ownership import refuse_unmarked
 from ..settings import with_current_keys
@@ -25,7 +26,6 @@ from .budget import (
     Rows,
     fitting_at_once,
     fitting_steps,
-    in_words,
     seconds_with_steps,
     too_short,
     whole_seconds,
@@ -273,7 +273,7 @@ class Planner:
             needed = seconds_with_steps(base, smaller, runs, at_once, least)
             if not self.settings.force:
                 raise too_short(budget, sum(runs.values()), least, needed)
-            self.notes.append(f"the budget of {budget} is too short: about {in_words(needed)} are needed")
+            self.notes.append(f"the budget of {budget} is too short: about {about(needed)} are needed")
             fitting = least
         self.tell_reduced(counted, budget)
         if steps is None:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic_io import bytes_in, size, write_whole
+from ..atomic_io import bytes_in, write_whole
+from ..cost.words import bytes_in_words
 from ..errors import CheckpointError, InputError
 from ..interop.exchange import TEXT
 from ..interop.formats.transformula import WEIGHTS
@@ -61,7 +62,7 @@ class Pruned:
     @property
     def total(self) -> str:
         """The same in words."""
-        return size(self.bytes)
+        return bytes_in_words(self.bytes)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -71,13 +72,14 @@ class Pruned:
 
     def __repr__(self) -> str:
         kept = ", ".join(
-            f"{name} ({f'step {self.steps[name]:,}, ' if name in self.steps else ''}{size(count)})"
+            f"{name} ({f'step {self.steps[name]:,}, ' if name in self.steps else ''}{bytes_in_words(count)})"
             for name, count in self.kept.items()
         )
         if not self.parts:
             return f"{self.run}: there is nothing to remove; its models: {kept}"
-        rows = [f"{size(part.bytes):>10}  {part.name}{part.about and f': {part.about}'}" for part in self.parts]
-        rows.append(f"{self.total:>10}  {'removed' if self.removed else 'in all'}, from {self.run}")
+        named = [(part.bytes, f"{part.name}{part.about and f': {part.about}'}") for part in self.parts]
+        named.append((self.bytes, f"{'removed' if self.removed else 'in all'}, from {self.run}"))
+        rows = [f"{bytes_in_words(size):>10}  {what}" for size, what in named]
         rows.append(f"the models stay: {kept}")
         if not self.ended and not self.removed:
             rows.append("note: the run has not come to its end, and cannot be resumed afterwards")

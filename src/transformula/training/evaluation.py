@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..cost.words import duration
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS
 from ..interop.weights import load_tensors, part_of, stated_hash
@@ -35,7 +36,6 @@ from ..words.cpu import wide
 from .disk import Disk
 from .failure import Asked, Interrupts
 from .position import TENTHS
-from .progress import duration
 from .report import main_scores
 from .saving import Saving
 from .state import RunState

@@ -13,7 +13,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from ..analysis.accounting import bytes_in_words
+from ..cost.words import bytes_in_words
 from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
 from ..runs.folder import command

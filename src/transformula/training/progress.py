@@ -9,19 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from ..cost.words import duration
 from ..notebook import ProgressLine, in_notebook
 
 EVERY = 20.0  # seconds between plain lines
-
-
-def duration(seconds: float) -> str:
-    """'8 s', '3 min 20 s', '2 h 5 min'."""
-    whole = int(round(seconds))
-    if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Progress:

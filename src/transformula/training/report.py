@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..atomic_io import write_whole
+from ..cost.words import duration
 from ..errors import Interrupted, Preempted, RunError
 from ..interop.exchange import text_of
 from ..runs import random_state
@@ -22,7 +23,6 @@ from ..tasks.scores.report import interval_of
 from .failure import Interrupts, kept_of
 from .overfitting import parting_of
 from .position import TENTHS
-from .progress import duration
 from .saving import Saving
 from .state import RunState
 

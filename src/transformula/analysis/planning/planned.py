@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ...cost.words import DAY, HOUR, about, bytes_in_words, in_units, of_a_step
 from ...errors import InputError
 from ...notebook import page
-from ..accounting import bytes_in_words, in_units
 from ..plain_data import by_keys
 from .estimate import LayoutEstimate, held
 from .search import LayoutChoices, search
 from .setting import PlannedSetting
 
 SHOWN = 10  # alternatives that the page shows
-DAY = 86_400
 DEAR = 0.2  # share of a step from which the optimizer's part is told
 TOKENS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3, "": 1}
 
@@ -58,7 +57,7 @@ class PlannedRun:
 
     @property
     def gpu_hours(self) -> float:
-        return self.seconds * self.setting.gpus / 3600
+        return self.seconds * self.setting.gpus / HOUR
 
     @property
     def cost(self) -> float | None:
@@ -133,7 +132,7 @@ class PlannedRun:
             f" recompute {layout.recompute}",
             f"why        {self.why}",
             f"speed      {self.chosen.rate:,.0f} tokens/s, {self.rate:,.0f} a GPU; {100 * self.mfu:.1f} % of the peak",
-            f"time       {duration(self.seconds)}, {self.gpu_hours:,.4g} GPU hours",
+            f"time       {about(self.seconds)}, {self.gpu_hours:,.4g} GPU hours",
         ]
         if self.cost is not None:
             lines.append(f"cost       {self.cost:,.2f}, at {self.price:g} a GPU hour")
@@ -141,14 +140,14 @@ class PlannedRun:
 
     def _memory(self) -> list[str]:
         parts = self.chosen.memory.data
-        rows = [[name, bytes_in_words(size) or "0 B"] for name, size in parts.items()]
+        rows = [[name, bytes_in_words(size)] for name, size in parts.items()]
         free = bytes_in_words(self.chosen.free)
         return [f"memory of a rank, of {free} that tensors can take", *table(rows)]
 
     def _time(self) -> list[str]:
         step = self.chosen.time
         rows = [
-            [name, seconds_in_words(size), "" if name == "hidden" else f"{100 * size / step.total:.0f} %"]
+            [name, of_a_step(size), "" if name == "hidden" else f"{100 * size / step.total:.0f} %"]
             for name, size in step.data.items()
         ]
         return ["time of a step", *table(rows)]
@@ -160,7 +159,7 @@ class PlannedRun:
             layout = one.layout
             said = "chosen" if one is self.chosen else "" if one.fits else "does not fit"
             each = [layout.name, layout.recompute, f"{layout.micro_batch} x {layout.accumulate}"]
-            cells = [bytes_in_words(one.memory.total), seconds_in_words(one.time.total)]
+            cells = [bytes_in_words(one.memory.total), of_a_step(one.time.total)]
             rows.append([*each, *cells, f"{one.rate / self.setting.gpus:,.0f}", said])
         more = len(self.compared) - len(rows)
         left = [f"  and {more} more"] if more > 0 else []
@@ -190,19 +189,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
                  for n, (cell, w) in enumerate(zip(cells, widths, strict=True))]  # fmt: skip
         lines.append(("  " + "  ".join(shown)).rstrip())
     return lines
-
-
-def seconds_in_words(seconds: float) -> str:
-    if seconds <= 0:
-        return "0"
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit in which it is read: minutes, hours or days."""
-    if seconds >= 2 * DAY:
-        return f"{seconds / DAY:,.1f} days"
-    return f"{seconds / 3600:.1f} hours" if seconds >= 2 * 3600 else f"{seconds / 60:.1f} minutes"
 
 
 def planned(

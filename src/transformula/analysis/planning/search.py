@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ...cost.words import bytes_in_words
 from ...errors import InputError
-from ..accounting import bytes_in_words
 from .estimate import LayoutEstimate, check_choice, estimate
 from .setting import PARALLEL, RECOMPUTE, ParallelLayout, PlannedSetting
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ...analysis.tensor_plan import tensor_plan
+from ...cost.words import bytes_in_words
 from ...errors import ConfigError
 from ...model.transformer import Transformer
 from ..adapters import Trainable
@@ -87,12 +88,8 @@ def by_size(
     why = "each rank holds the whole model, and makes its part of every batch"
     if asked == DDP or not room or needed <= MOST * room or settings.lora is not None:
         return RankLayout(DDP), why
-    what = f"weights, gradients, and the optimizer's state take {in_gib(needed)}, more than half of the {in_gib(room)}"
-    return RankLayout(FSDP), f"{what} of a rank"
-
-
-def in_gib(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB"
+    what = f"weights, gradients, and the optimizer's state take {bytes_in_words(needed)}"
+    return RankLayout(FSDP), f"{what}, more than half of the {bytes_in_words(room)} of a rank"
 
 
 def memory_of(device: torch.device, ranks: Ranks) -> int:

@@ -1,0 +1,46 @@
+"""Amounts, bytes and seconds as a person reads them: one wording of each, for every page and line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}
+BYTES = {"EiB": 2**60, "PiB": 2**50, "TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+def in_units(number: float, units: Mapping[str, float]) -> str:
+    """A number with three digits and the first unit that it is not less than, else the last; "" for none."""
+    unit, size = next(((unit, size) for unit, size in units.items() if number >= size or size == 1))
+    digits = ".0f" if 999.5 <= number / size < 1e4 else ".3g"  # 1,000 to 1,023 MiB are no 1e+03
+    return f"{number / size:{digits}} {unit}".rstrip() if number else ""
+
+
+def bytes_in_words(number: float) -> str:
+    """'3.05 MiB', '0 B'."""
+    return in_units(number, BYTES) or "0 B"
+
+
+def duration(seconds: float) -> str:
+    """A time that was measured: '3.2 s', '3 min 20 s', '2 h 5 min'."""
+    whole = round(seconds)
+    if whole < MINUTE:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s"
+    return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+
+
+def about(seconds: float) -> str:
+    """A time that is estimated: '45 s', '20 min', '2.5 h', '12.3 days'."""
+    for most, size, digits, unit in ((90, 1, 0, "s"), (90 * MINUTE, MINUTE, 0, "min"), (2 * DAY, HOUR, 1, "h")):
+        if seconds < most:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds / DAY:,.1f} days"
+
+
+def of_a_step(seconds: float) -> str:
+    """A time of a step or of a part of one: '34.4 ms', '1.2 s', '0'."""
+    if seconds <= 0:
+        return "0"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
