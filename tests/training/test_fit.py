@@ -15,13 +15,13 @@ from tests.training.killed import carry, language, translation, write_data
 from tests.training.test_failure import Failing
 from tests.training.test_loop import run, same
 from tests.training.toy import ToyModel, ToyTask
+from transformula.cost.machine import of_process
 from transformula.errors import ConfigError, RunError
 from transformula.runs.folder import RunFolder
 from transformula.tasks.base import IGNORED, Batch
 from transformula.tasks.question_answering import QuestionAnswering
 from transformula.training import machine
 from transformula.training.fit import fewest, parts_of, shares_of
-from transformula.training.machine import number_in
 
 LACKING = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12"
 
@@ -243,7 +243,7 @@ def train_in_little(folder: Path, rows: int) -> None:
     """With memory for so many times 32 MiB beside what libraries take."""
     machine.keep_memory = lambda needed=0: False  # type: ignore[assignment]  # what is freed goes back to the system
     run(folder / "first", task=ToyTask(batch=16), steps=2)  # libraries are loaded, threads begun
-    limit = number_in(Path("/proc/self/status"), "VmData:") * 1024 + rows * PER_ROW + PER_ROW // 2
+    limit = of_process("VmData:") + rows * PER_ROW + PER_ROW // 2
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     run(folder / "run", task=Large(batch=16), steps=3, fit=True)
 

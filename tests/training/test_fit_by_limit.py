@@ -13,6 +13,7 @@ from tests.forked import context
 from tests.training.test_loop import run
 from tests.training.toy import ToyTask
 from transformula import Model
+from transformula.cost.machine import of_process, resident
 from transformula.errors import RunError
 from transformula.model.builder import build
 from transformula.runs.folder import RunFolder
@@ -20,7 +21,6 @@ from transformula.tasks.base import Batch
 from transformula.tasks.chunked_loss import token_loss
 from transformula.training import machine
 from transformula.training.fit import USABLE, parts_of
-from transformula.training.machine import number_in
 
 ROWS, CONTEXT, VOCAB = 12, 512, 500
 NO_MEMORY = 7
@@ -49,7 +49,7 @@ class Tokens(ToyTask):
 def limit_memory(more: int) -> None:
     """Let this process take so many bytes more."""
     gc.collect()
-    used = number_in(Path("/proc/self/status"), "VmData:") * 1024
+    used = of_process("VmData:")
     resource.setrlimit(resource.RLIMIT_DATA, (used + more, resource.RLIM_INFINITY))
 
 
@@ -63,10 +63,10 @@ def fit_in_little(kind: str, folder: Path) -> None:
     taken = []
     for rows in (4, 6):
         gc.collect()
-        before = machine.resident() or 0
+        before = resident() or 0
         Path("/proc/self/clear_refs").write_text("5")  # the most that was held is counted anew
         run(folder / f"{rows}", micro_batches=ROWS // rows, **given)
-        taken.append(number_in(Path("/proc/self/status"), "VmHWM:") * 1024 - before)
+        taken.append(of_process("VmHWM:") - before)
     usable = sum(taken) // 2
     limit_memory(int(usable / USABLE))
     run(folder / "fit", fit=True, **given)

@@ -50,7 +50,8 @@ def test_the_peak_is_a_number_of_operations() -> None:
 
 GIVING = """
 import sys, torch
-from transformula.training.machine import keep_memory, resident
+from transformula.cost.machine import resident
+from transformula.training.machine import keep_memory
 kept = keep_memory(int(sys.argv[1]))
 tensors = [torch.ones(1 << 22) for _ in range(8)]
 held = resident()

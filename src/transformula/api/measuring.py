@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..cost.machine import machine_memory
 from ..cost.words import bytes_in_words
 from ..errors import InputError
 
@@ -32,11 +32,10 @@ def figures_of_this_machine() -> dict[str, Any]:
         typed = one.to(kind)
         rates[name] = 2 * SIDE**3 / median(partial(torch.matmul, typed, typed)) / 1e12
     moved = 2 * MOVED / median(large.clone)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "name": "cpu",
         "title": f"CPU of this machine, {torch.get_num_threads()} threads",
-        "memory": memory,
+        "memory": (machine_memory() or 0) / 2**30,
         **rates,
         "bandwidth": moved / 1e12,
         "within": moved / 1e9,

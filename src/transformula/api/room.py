@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..analysis.accounting import summary
 from ..atomic_io import bytes_in
+from ..cost.machine import machine_memory
 from ..cost.words import bytes_in_words
 from ..errors import InputError, setting
 from .reading import path_of
@@ -49,7 +50,7 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     the best one's besides, and one more while it is written; so do the models `best` and `last`. What the run's folder
     holds counts.
     """
-    from ..training.machine import machine_memory, pick_device
+    from ..training.machine import pick_device
 
     parameters = int(summary(architecture).data["totals"]["parameters"])
     trained = 0 if training.lora or training.freeze else parameters

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
+from ..cost.machine import cores, machine_memory
 from ..cost.words import about
 from ..errors import InputError, setting
-from ..training.machine import machine_memory, pick_device
+from ..training.machine import pick_device
 from .arms import Base, lengths_of_sizes
 from .costs import Prepared, evaluation_steps, with_steps
 from .records import Arm
@@ -34,10 +34,8 @@ def fitting_at_once(memory_bytes: float, device: str, wanted: int | None) -> int
         return wanted
     if pick_device(device).type == "cuda":
         return max(1, torch.cuda.device_count())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = machine_memory()
-    fitting = cores if memory is None else int(0.8 * memory / memory_bytes)
-    return max(1, min(cores, fitting))
+    return max(1, cores() if memory is None else min(cores(), int(0.8 * memory / memory_bytes)))
 
 
 def run_seconds(arm: Arm, prepared: Prepared, steps: int) -> float:

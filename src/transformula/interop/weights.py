@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from ..cost.machine import cores
 from ..errors import CheckpointError, nearest
 
 HASH = "transformula.sha256"
@@ -95,7 +95,7 @@ def hash_of(tensors: Mapping[str, Tensor]) -> str:
         digest = hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
         return [name, str(tensor.dtype), list(tensor.shape), digest]
 
-    with ThreadPoolExecutor(os.cpu_count() if many else 1) as threads:  # hashlib lets go of the interpreter's lock
+    with ThreadPoolExecutor(cores() if many else 1) as threads:  # hashlib lets go of the interpreter's lock
         rows = list((threads.map if many else map)(stated, ordered))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 

@@ -8,7 +8,6 @@ machine does changes from run to run; a small model gains nothing by it either.
 from __future__ import annotations
 
 import copy
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..cost.machine import cores
 from ..tasks.base import Batch, Task
 from . import machine
 from .machine import BF16, DTYPES, FLOAT32
@@ -133,8 +133,7 @@ def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[]
 
 def candidates() -> list[int]:
     """Numbers of threads worth a try: one, and torch's own choice (the cores, unless the user said otherwise)."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    most = min(torch.get_num_threads(), allowed)
+    most = min(torch.get_num_threads(), cores())
     return sorted({1, most // 2, most} - {0}) if most >= 4 else sorted({1, most})
 
 

@@ -14,16 +14,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from ..cost.machine import free_memory, of_process
 from ..errors import ConfigError, RunError
 from ..runs import random_state
 from ..tasks.base import Batch, Task
-from . import machine
 from .failure import lacks_memory, unallocated
 from .gradients import make_gradients
 from .named import named_losses
@@ -199,14 +198,14 @@ def fits(state: RunState, telemetry: Telemetry, batch: Batch, count: int) -> boo
 @contextmanager
 def memory_limited(device: torch.device) -> Iterator[None]:
     """Within it an allocation beyond a CPU's free memory fails. Linux would grant it, and end the process later."""
-    free = machine.free_memory() if device.type == "cpu" and sys.platform == "linux" else None
+    free = free_memory() if device.type == "cpu" and sys.platform == "linux" else None
     if free is None:
         yield
         return
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    used = machine.number_in(Path("/proc/self/status"), "VmData:") * 1024
+    used = of_process("VmData:")
     resource.setrlimit(resource.RLIMIT_DATA, (used + int(USABLE * free), before[1]))
     try:
         yield

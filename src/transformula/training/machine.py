@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..atomic_io import write_whole
+from ..cost.machine import cores, free_memory, machine_memory
 from ..errors import ConfigError
 from ..structured import load_json
 
@@ -81,7 +82,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "processor": cpuinfo("model name") or platform.processor() or platform.machine(),
         # A processor's name may hide what it can do (virtual machines).
         "capability": " ".join([torch.backends.cpu.get_cpu_capability(), *cpu_flags()]),
-        "cores": os.cpu_count() or 1,
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "torch": torch.__version__,
@@ -187,45 +188,6 @@ def _peak(device: torch.device, precision: str, threads: int) -> float:
 PLENTY = 8 << 30  # bytes of memory from which on it is kept rather than given back
 GROWS = 3  # times what a step holds: what a heap may come to whose freed memory is kept
 GIVEN_BACK = 128 << 10  # bytes: glibc's own threshold before it adapts it
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def free_memory() -> int | None:
-    """Bytes that this process may still take: of the machine, of its container and by its own limit, where there is
-    one. None where the system does not say."""
-    try:
-        import resource
-
-        free = number_in(Path("/proc/meminfo"), "MemAvailable:") * 1024
-        group = Path("/sys/fs/cgroup")
-        if (group / "memory.max").is_file() and (most := (group / "memory.max").read_text().strip()) != "max":
-            free = min(free, int(most) - int((group / "memory.current").read_text()))
-        limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
-        if limit != resource.RLIM_INFINITY:
-            free = min(free, limit - number_in(Path("/proc/self/status"), "VmData:") * 1024)
-    except (ImportError, OSError, ValueError, IndexError, StopIteration):
-        return None
-    return max(0, free)
-
-
-def resident() -> int | None:
-    """Bytes of this process that are in memory; None where the system does not say."""
-    try:
-        return number_in(Path("/proc/self/status"), "VmRSS:") * 1024
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-
-
-def number_in(path: Path, key: str) -> int:
-    """The number beside a key in a table of the system."""
-    return int(next(line for line in path.read_text().splitlines() if line.startswith(key)).split()[1])
 
 
 def keep_memory(needed: int = 0) -> bool:

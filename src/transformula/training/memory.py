@@ -32,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ..analysis.memory import GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
+from ..cost.machine import resident
 from ..errors import InputError
 from ..language.graph import Architecture
 from ..model.head_in_chunks import set_chunks
@@ -41,7 +42,6 @@ from ..runs import random_state
 from ..tasks.base import Batch, Task, outputs_of
 from ..tasks.chunked_loss import token_loss
 from ..words.rms import _RMSNorm
-from . import machine
 from .adapters import Trainable, choose_trained
 from .machine import BF16, DTYPES, FLOAT32
 from .optimizer import optimizers
@@ -250,7 +250,7 @@ def say_memory(
 def taken_besides(model: nn.Module) -> int:
     """Bytes that this process has in memory besides a model that is on the CPU: libraries, data; 0 if not known."""
     storages = [tensor.untyped_storage() for tensor in (*model.parameters(), *model.buffers())]
-    return max(0, (machine.resident() or 0) - sum({one._cdata: one.nbytes() for one in storages}.values()))
+    return max(0, (resident() or 0) - sum({one._cdata: one.nbytes() for one in storages}.values()))
 
 
 def memory_of(

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...atomic_io import disk_errors, write_whole
+from ...cost.machine import cores
 from ...errors import ConfigError, DataError, RunError, setting
 from ...plain import several
 from ...structured import Malformed, load_json
@@ -55,7 +56,7 @@ def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: 
     numbers = [number for number in range(len(text.source.names)) if part is None or number % part[1] == part[0]]
     missing = [number for number in numbers if about_of(folder, number) is None]
     if missing and not how.merge:
-        workers = min(how.workers or os.cpu_count() or 1, len(missing))
+        workers = min(how.workers or cores(), len(missing))
         with counting("preparing shards") as progress:
             for done, _ in enumerate(made(settings, folder, missing, workers), len(numbers) - len(missing) + 1):
                 progress(done, len(numbers))

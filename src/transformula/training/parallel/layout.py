@@ -9,7 +9,6 @@ fsdp,tp=2   both: two ranks share each matrix, and pairs of ranks share the batc
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from ...analysis.tensor_plan import tensor_plan
+from ...cost.machine import cores, memory_of
 from ...cost.words import bytes_in_words
 from ...errors import ConfigError
 from ...model.transformer import Transformer
@@ -84,22 +84,13 @@ def by_size(
     if not ranks.several:
         return RankLayout(), ""
     count = sum(parameter.tensor.numel() for parameter in trained.parameters)
-    needed, room = 4 * KEPT.get(settings.optimizer, max(KEPT.values())) * count, memory_of(device, ranks)
+    needed = 4 * KEPT.get(settings.optimizer, max(KEPT.values())) * count
+    room = memory_of(device, ranks.place.local_size)
     why = "each rank holds the whole model, and makes its part of every batch"
     if asked == DDP or not room or needed <= MOST * room or settings.lora is not None:
         return RankLayout(DDP), why
     what = f"weights, gradients, and the optimizer's state take {bytes_in_words(needed)}"
     return RankLayout(FSDP), f"{what}, more than half of the {bytes_in_words(room)} of a rank"
-
-
-def memory_of(device: torch.device, ranks: Ranks) -> int:
-    """Bytes that one of the ranks of a machine may take; 0 where that is not known."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks.place.local_size
-    except (OSError, ValueError, AttributeError):
-        return 0
 
 
 def read_layout(text: str, ranks: Ranks) -> RankLayout:
@@ -139,5 +130,4 @@ def check_divided(layout: RankLayout, settings: TrainingSettings, model: nn.Modu
 
 def threads_of(ranks: Ranks) -> int:
     """The CPU threads of one of the ranks of a machine: its share of the cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // ranks.place.local_size)
+    return max(1, cores() // ranks.place.local_size)
