@@ -34,7 +34,7 @@ FOUNDATION = {
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
-    "cost": set(),
+    "cost": {"notebook"},
     "extras": {"errors"},
     "field_names": {"errors"},
     "figure": {"plain"},

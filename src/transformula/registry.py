@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -31,13 +33,17 @@ class Registry(Generic[T]):
         self._known: dict[str, T] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
         self._aliases: dict[str, str] = {}
+        self._records: dict[str, Mapping[str, Any]] = {}
         self._looked = False
 
-    def register(self, name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[T], T]:
+    def register(
+        self, name: str, needs: Sequence[str] = (), aliases: Sequence[str] = (), record: Mapping[str, Any] | None = None
+    ) -> Callable[[T], T]:
         """Decorator that registers a thing under `name`. A second thing of the same name is an error.
 
         needs    optional packages without which it cannot be used, by their import names
         aliases  further names that `get` takes and `names` does not list, such as an earlier spelling
+        record   literals, which `records` knows without importing the module
         """
 
         def decorate(thing: T) -> T:
@@ -46,10 +52,26 @@ class Registry(Generic[T]):
                     raise InputError(f"two of the kind {self.kind!r} are called {known!r}")
             self._known[name] = thing
             self._needed[name] = tuple(needs)
+            self._records[name] = record or {}
             self._aliases.update(dict.fromkeys(aliases, name))
             return thing
 
         return decorate
+
+    def records(self) -> dict[str, Mapping[str, Any]]:
+        """The records of all that is known by name; of the package's own modules, read without importing them."""
+        return {**self._written, **self._records}
+
+    @cached_property
+    def _written(self) -> dict[str, Mapping[str, Any]]:
+        found: dict[str, Mapping[str, Any]] = {}
+        for file in self._modules().values() if self.package else ():
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(str(name))], keywords=words):
+                        written = (ast.literal_eval(word.value) for word in words if word.arg == "record")
+                        found[name] = next(written, {})
+        return found
 
     def _look(self) -> None:
         if self.package is not None and not self._looked:

@@ -11,7 +11,7 @@ import pytest
 from transformula import plan, summary
 from transformula.analysis.planning.assumptions import NOT_NONE, Assumptions
 from transformula.analysis.planning.devices import Device, device, devices
-from transformula.analysis.planning.estimate import LayoutEstimate, RankMemory, StepTime, estimate
+from transformula.analysis.planning.estimate import LayoutEstimate, StepTime, estimate
 from transformula.analysis.planning.planned import PlannedRun
 from transformula.analysis.planning.setting import ParallelLayout, PlannedSetting, amount
 from transformula.analysis.planning.work import ModelWork, work_of
@@ -20,6 +20,7 @@ from transformula.api.planning import published
 from transformula.api.reading import check_model
 from transformula.cli import main
 from transformula.errors import InputError, UnknownName
+from transformula.training.optimizers import keeps_of
 
 SMALL: dict[str, Any] = {"tokens": "1B", "gpu": "h100", "gpus": 8, "vocab": 50304}
 FSDP = ParallelLayout("fsdp", 1, 16, 2, 2, "half")
@@ -32,7 +33,8 @@ def work() -> ModelWork:
 
 @pytest.fixture(scope="module")
 def setting(work: ModelWork) -> PlannedSetting:
-    return PlannedSetting(work, device("h100"), gpus=16, node=8, tokens=1e9, batch_tokens=65_536, optimizer="adamw")
+    given: dict[str, Any] = {"gpus": 16, "node": 8, "tokens": 1e9, "batch_tokens": 65_536, "optimizer": "adamw"}
+    return PlannedSetting(work, device("h100"), **given, keeps=keeps_of("adamw"))
 
 
 @pytest.mark.parametrize("row", published(), ids=lambda row: f"{row['run'].name}, {row['what']}")
@@ -71,22 +73,23 @@ def test_kept_numbers_are_those_of_a_step_that_is_followed(model: str, length: i
         with torch.device("meta"):
             module = build(small, seed=0)
         followed = memory_of(module, 1, length, TrainingSettings(precision="bf16"), device="cuda")
-        setting = PlannedSetting(work_of(small, length), device("h100"), 1, 8, 1e9, length, compiled=False)
+        sizes: dict[str, Any] = {"gpus": 1, "node": 8, "tokens": 1e9, "batch_tokens": length, "keeps": keeps_of("muon")}
+        setting = PlannedSetting(work_of(small, length), device("h100"), **sizes, compiled=False)
         ours = estimate(setting, ParallelLayout("none", 1, 1, 1, 1, "none")).memory
         assert ours.activations == pytest.approx(followed.activations, rel=0.02)
-        assert ours.weights == followed.at.masters and ours.copies == followed.at.weights
+        assert ours.masters == followed.at.masters and ours.weights == followed.at.weights
         assert ours.optimizer == pytest.approx(followed.at.optimizer, rel=0.01)
 
 
 def test_parts_sum_to_the_whole(setting: PlannedSetting) -> None:
     found = estimate(setting, FSDP)
-    parts = found.memory.data
+    parts = found.parts
     assert sum(size for name, size in parts.items() if name != "total") == pytest.approx(parts["total"], rel=1e-6)
     times = found.time.data
     shown = sum(size for name, size in times.items() if name not in ("total", "hidden"))
     assert shown == pytest.approx(times["total"])
     assert all(size >= 0 for size in (*parts.values(), *times.values()))
-    assert {field.name for field in fields(RankMemory)} | {"total"} == set(parts)
+    assert sum(found.memory.data.values()) == parts["total"]
     assert {field.name for field in fields(StepTime)} | {"total"} == set(times)
 
 
@@ -94,7 +97,7 @@ def test_more_devices_never_take_more_memory_of_a_rank_under_fsdp(setting: Plann
     sizes = [estimate(setting, replace(FSDP, data=data)).memory.total for data in (2, 4, 8, 16, 64, 1024)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
     copies = estimate(setting, replace(FSDP, parallel="ddp")).memory
-    assert copies.weights == 4 * setting.work.parameters and copies.total > sizes[0]
+    assert copies.masters == 4 * setting.work.parameters and copies.total > sizes[0]
 
 
 def test_recomputation_takes_time_and_saves_memory(setting: PlannedSetting) -> None:
@@ -107,8 +110,8 @@ def test_recomputation_takes_time_and_saves_memory(setting: PlannedSetting) -> N
 
 def test_sharing_matrices_divides_layers_and_is_paid_in_communication(setting: PlannedSetting) -> None:
     alone, shared = (estimate(setting, ParallelLayout("tp", n, 1, 2, 2, "none")) for n in (1, 4))
-    assert shared.memory.weights < alone.memory.weights and shared.memory.activations < alone.memory.activations
-    assert shared.memory.logits == alone.memory.logits
+    assert shared.memory.masters < alone.memory.masters and shared.memory.activations < alone.memory.activations
+    assert shared.memory.loss == alone.memory.loss
     assert shared.time.matmul < alone.time.matmul
     assert alone.time.communication == 0 < shared.time.communication and shared.time.hidden == 0
 
@@ -138,7 +141,7 @@ def test_an_output_that_is_shared_saves_memory_and_gathers_logits(setting: Plann
     whole, shared = (estimate(replace(setting, work=work), layout) for work in works.values())
     assert works[50303].share(2).outside == 1
     tables = works[50303].parameters - works[50303].layered
-    assert whole.memory.weights - shared.memory.weights > 1.9 * tables  # four bytes of almost half of them
+    assert whole.memory.masters - shared.memory.masters > 1.9 * tables  # four bytes of almost half of them
     assert shared.time.communication > whole.time.communication and shared.time.matmul < whole.time.matmul
 
 
@@ -154,7 +157,7 @@ def seen(setting: PlannedSetting, layout: ParallelLayout = FSDP) -> tuple[Any, .
     """All numbers of a plan of this setting that a change could show in."""
     found = estimate(setting, layout)
     run = PlannedRun("", setting, found, (found,))
-    return (*found.memory.data.values(), *found.time.data.values(), found.free, run.seconds, run.mfu, run.steps)
+    return (*found.parts.values(), *found.time.data.values(), found.free, run.seconds, run.mfu, run.steps)
 
 
 def settings_that_differ(setting: PlannedSetting) -> list[tuple[PlannedSetting, ParallelLayout]]:

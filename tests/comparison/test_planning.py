@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from transformula.analysis.accounting import flops_per_unit
 from transformula.comparison.arms import default_rate
-from transformula.comparison.costs import Prepared, flops_per_unit, prepare, step_seconds, units_per_step
+from transformula.comparison.costs import Prepared, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
 from transformula.comparison.settings import ComparisonSettings

@@ -38,7 +38,7 @@ def test_a_container_takes_less_than_the_machine_has(tmp_path: Path, monkeypatch
     assert machine.machine_memory() == whole
     (tmp_path / "memory.max").write_text(f"{GIB // 4}\n")
     assert machine.machine_memory() == GIB // 4 and (machine.free_memory() or 0) <= GIB // 8
-    assert machine.memory_of(torch.device("cpu"), processes=4) == GIB // 16
+    assert machine.device_memory(torch.device("cpu"), processes=4) == GIB // 16
 
 
 @linux

@@ -15,7 +15,7 @@ from torch import nn
 
 from tests.training.toy import ToyModel, ToyTask
 from transformula import Model
-from transformula.analysis.memory import GRADIENTS, UPDATE, MemoryEstimate
+from transformula.cost.memory import GRADIENTS, UPDATE, MemoryEstimate
 from transformula.errors import InputError
 from transformula.model.builder import build
 from transformula.model.transformer import Transformer

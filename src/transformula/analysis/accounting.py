@@ -28,7 +28,7 @@ from ..errors import InputError
 from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
-from ..notebook import page
+from ..notebook import TextPage
 from .kept import kept_values
 from .lines import text_of
 from .plain_data import by_keys
@@ -103,7 +103,7 @@ def summed(rows: Iterable[CostRow], times: int) -> Costs:
 
 
 @dataclass
-class Summary:
+class Summary(TextPage):
     """The costs of a model: its `repr` is the table, `.data` the same as plain data."""
 
     name: str
@@ -114,6 +114,11 @@ class Summary:
     number_bytes: int
     modules: dict[str, int] = field(default_factory=dict)  # path -> how many parameters are its own
     split: Any = None  # the plan by which its matrices are split among devices (`tensor_plan`), where that was asked
+
+    @property
+    def flops_per_token(self) -> float:
+        """Forward and backward."""
+        return self.totals.flops_forward + self.totals.flops_backward
 
     @property
     def data(self) -> dict[str, Any]:
@@ -161,9 +166,6 @@ class Summary:
         plan = [] if self.split is None else ["", repr(self.split)]
         return "\n".join([f"{self.name or 'model'}: {size}", *lines, last, *plan])
 
-    def _repr_html_(self) -> str:
-        return page(repr(self))
-
 
 def parameters_in_words(totals: Mapping[str, Any]) -> str:
     """How many parameters there are: all, those that a position uses where it is not all, those without tables."""
@@ -201,6 +203,13 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
     for row in rows:
         totals.add(row.costs, row.count)
     return Summary(architecture.name, rows, totals, length, batch, number_bytes, counter.modules)
+
+
+def flops_per_unit(architecture: Architecture) -> float:
+    """Floating-point operations of training on a token, forward and backward; of a model that reads pictures alone, on
+    a picture."""
+    made = summary(architecture)
+    return made.flops_per_token * (made.length if architecture.inputs == ["image"] else 1)
 
 
 def usual_length(architecture: Architecture) -> int:
@@ -334,6 +343,15 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
                 if size:
                     module = found.setdefault(path, {})
                     module[name] = max(module.get(name, 0), int(size))
+    return found
+
+
+def numbers_by_role(architecture: Architecture) -> dict[str, int]:
+    """How many parameters play which role in an optimizer: those in layers are its matrices, and the others tables.
+    Norms and biases in layers, of which it may keep more, are less than a hundredth of these."""
+    found = {"matrix": 0, "table": 0}
+    for path, sizes in module_sizes(architecture).items():
+        found["matrix" if "layers." in path else "table"] += sum(sizes.values())
     return found
 
 

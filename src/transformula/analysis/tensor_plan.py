@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import InputError
 from ..language.graph import Architecture, Value
 from ..language.numbers import evaluate_text
-from ..notebook import page
+from ..notebook import TextPage
 from .accounting import module_sizes
 from .plain_data import by_keys, keys
 
@@ -58,7 +58,7 @@ class SplitRow:
 
 
 @dataclass(frozen=True)
-class TensorPlan:
+class TensorPlan(TextPage):
     """What `tensor_plan` returns: the rows in order of evaluation. Its `repr` is the table for a person, `.data` is for
     programs."""
 
@@ -100,9 +100,6 @@ class TensorPlan:
         last = f"each device holds {totals['parameters_of_a_device']:,} of {totals['parameters']:,} parameters"
         title = f"{self.name or 'model'}: tensor parallelism over {self.size} devices"
         return "\n".join([title, *lines, f"{last} ({share:.0%})"])
-
-    def _repr_html_(self) -> str:
-        return page(repr(self))
 
     def refusal(self) -> str:
         """Why nothing can be split, in words; "" where something is."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..cost.machine import machine_memory
@@ -16,22 +12,18 @@ if TYPE_CHECKING:
     from ..language.graph import Architecture
 
 LAYERS = 2  # of the model whose steps are measured
-TIMES = 3
-SIDE = 512  # of the product that shows what this machine does
 MOVED = 2**25  # bytes that are copied to see the memory's bandwidth
 
 
 def figures_of_this_machine() -> dict[str, Any]:
-    """The figures of this machine's CPU as those of a device: a product and a copy, measured."""
+    """The figures of this machine's CPU as those of a device: its peak, and a copy, measured."""
     import torch
 
-    one = torch.ones(SIDE, SIDE)
-    large = torch.ones(MOVED, dtype=torch.uint8)
-    rates = {}
-    for name, kind in (("float32", torch.float32), ("bf16", torch.bfloat16)):
-        typed = one.to(kind)
-        rates[name] = 2 * SIDE**3 / median(partial(torch.matmul, typed, typed)) / 1e12
-    moved = 2 * MOVED / median(large.clone)
+    from ..training.machine import DTYPES, peak, seconds_of
+
+    cpu = torch.device("cpu")
+    rates = {name: peak(cpu, name) / 1e12 for name in DTYPES}
+    moved = 2 * MOVED / seconds_of(torch.ones(MOVED, dtype=torch.uint8).clone, device=cpu)[0]
     return {
         "name": "cpu",
         "title": f"CPU of this machine, {torch.get_num_threads()} threads",
@@ -41,21 +33,10 @@ def figures_of_this_machine() -> dict[str, Any]:
         "within": moved / 1e9,
         "between": 1.0,
         "node": 1,
-        "source": f"measured: a product of {SIDE} x {SIDE}, a copy of {bytes_in_words(MOVED)}; a network of 8 Gb/s",
+        "source": f"measured: products of large matrices, a copy of {bytes_in_words(MOVED)}; a network of 8 Gb/s",
         "matmul": rates["bf16"],
         "matmul_source": "measured",
     }
-
-
-def median(work: Callable[[], Any]) -> float:
-    """Seconds of some work, after one that does not count."""
-    work()
-    times = []
-    for _ in range(TIMES):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
 
 
 def small_copy(architecture: Architecture) -> Architecture:
@@ -77,6 +58,7 @@ def seconds_of_a_step(
     import torch
 
     from ..model import build
+    from ..training.machine import seconds_of
 
     if cuda and not torch.cuda.is_available():
         raise InputError("measure: there is no CUDA device here; leave it out, or plan for --gpu cpu")
@@ -92,7 +74,5 @@ def seconds_of_a_step(
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten())
         torch.autograd.backward(loss)
         module.zero_grad(set_to_none=True)
-        if cuda:
-            torch.cuda.synchronize()
 
-    return rows, median(step), torch.cuda.get_device_name() if cuda else "the CPU"
+    return rows, seconds_of(step, device=device)[0], torch.cuda.get_device_name() if cuda else "the CPU"

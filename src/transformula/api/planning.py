@@ -55,15 +55,16 @@ def plan(
     from ..analysis.planning.estimate import check_choice
     from ..analysis.planning.planned import planned
     from ..analysis.planning.search import LayoutChoices
-    from ..analysis.planning.setting import ATTENTION, OPTIMIZERS, PlannedSetting, amount
+    from ..analysis.planning.setting import ATTENTION, PlannedSetting, amount
     from ..analysis.planning.work import work_of
+    from ..training.optimizers import keeps_of, optimizers
 
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
     length = usual_length(architecture) if length is None else length
     for name, number in (("gpus", gpus), ("gpus_per_node", gpus_per_node or 1), ("length", length)):
         if number < 1:
             raise InputError(f"{name} must be at least 1; given: {number}")
-    check_choice("optimizer", optimizer, tuple(OPTIMIZERS))
+    check_choice("optimizer", optimizer, tuple(optimizers.records()))
     check_choice("attention", attention, ATTENTION)
     choices = LayoutChoices(parallel, micro_batch, recompute)
     here = gpu.strip().lower() == MEASURED
@@ -83,6 +84,7 @@ def plan(
         node=gpus_per_node or found.node,
         tokens=whole,
         batch_tokens=each if batch_tokens is None else amount(batch_tokens, "batch_tokens"),
+        keeps=keeps_of(optimizer),
         precision=precision,
         optimizer=optimizer,
         attention=attention,

@@ -7,11 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..analysis.accounting import summary
+from ..analysis.accounting import numbers_by_role
 from ..atomic_io import bytes_in
 from ..cost.machine import machine_memory
+from ..cost.memory import FLOAT, Moment, of_parameters
 from ..cost.words import bytes_in_words
 from ..errors import InputError, setting
+from ..training.optimizers import keeps_of
 from .reading import path_of
 
 if TYPE_CHECKING:
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from ..training.settings import TrainingSettings
 
-FLOAT = 4  # bytes of a number in float32
 RUNS = Path("runs")  # where runs lie whose folder is not named
-MOST_ADDED = 2  # numbers that an optimizer keeps for each parameter, at most
 
 
 def check_folder(out: str | None) -> None:
@@ -52,19 +52,22 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     """
     from ..training.machine import pick_device
 
-    parameters = int(summary(architecture).data["totals"]["parameters"])
-    trained = 0 if training.lora or training.freeze else parameters
+    numbers = numbers_by_role(architecture)
+    held = of_parameters(numbers, keeps_of(training.optimizer), training.average > 0)
+    if training.lora or training.freeze:
+        held = Moment(weights=held.weights)
     memory = machine_memory()
     if memory is not None and pick_device(training.device).type == "cpu":
-        here, weights = bytes_in_words(memory), FLOAT * (parameters + 2 * trained)
-        if weights > memory:
-            takes = f"with gradients and what the optimizer keeps {bytes_in_words(weights)}"
+        here = bytes_in_words(memory)
+        if held.total > memory:
+            takes = f"with gradients and what the optimizer keeps {bytes_in_words(held.total)}"
             remedy = f"lower {setting('width')} or {setting('depth')}"
-            raise InputError(f"the model has {parameters:,} parameters: {takes}, and this machine has {here}; {remedy}")
-        counted, numbers = getattr(data, "batch_tokens", None), architecture.numbers
-        tokens = int(training.batch or 1) * int(numbers.get("context", 1)) if counted is None else int(counted)
+            what = f"the model has {sum(numbers.values()):,} parameters: {takes}"
+            raise InputError(f"{what}, and this machine has {here}; {remedy}")
+        counted, sizes = getattr(data, "batch_tokens", None), architecture.numbers
+        tokens = int(training.batch or 1) * int(sizes.get("context", 1)) if counted is None else int(counted)
         tokens = 0 if training.fit else -(-tokens // training.micro_batches)
-        logits = FLOAT * tokens * int(numbers.get("vocab", 1))
+        logits = FLOAT * tokens * int(sizes.get("vocab", 1))
         if logits > memory:
             lower = setting("batch" if counted is None else "batch_tokens")
             takes = f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}"
@@ -72,11 +75,11 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
             raise InputError(f"{takes}, and this machine has {here}; {remedy}")
 
     out = RUNS if training.out is None else Path(training.out)
-    held = 0 if training.out is None else bytes_in(out)
-    checkpoint = FLOAT * trained * (1 + MOST_ADDED + (training.average > 0))
+    there = 0 if training.out is None else bytes_in(out)
+    checkpoint = held.weights + held.optimizer + held.averages if held.gradients else 0
     kept = max(training.keep, training.average_checkpoints)
     kept = min(kept, training.steps) if training.steps else kept
-    needed = (kept + 2) * checkpoint + 3 * FLOAT * parameters - held
+    needed = (kept + 2) * checkpoint + 3 * held.weights - there
     free = shutil.disk_usage(existing_parent(out)).free
     if needed > free:
         available, wanted, each = (bytes_in_words(count) for count in (free, needed, checkpoint))

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..analysis.accounting import flops_per_unit
 from ..api.plan import OUTER
 from ..api.reading import TASK
 from ..errors import InputError
 from ..training.optimizer import optimizers
-from .costs import Prepared, costs_of, flops_per_unit, model_text, prepare, step_seconds, units_per_step, with_numbers
+from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
 from .jobs import settled
 from .matching import matched_parameters, matched_steps, steps_in_words
 from .records import Arm, Variant

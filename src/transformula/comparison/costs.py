@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..analysis.accounting import summary, usual_length
+from ..analysis.accounting import flops_per_unit, numbers_by_role, summary, usual_length
 from ..api.plan import Plan as RunPlan
 from ..api.plan import plan_run
 from ..api.reading import check_model, read_model
 from ..api.run import of_data
+from ..cost.memory import FLOAT, of_parameters
 from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..language.model_writing import write_text
@@ -28,6 +29,7 @@ from ..runs import random_state
 from ..tasks.base import Task, check_widths
 from ..training import machine
 from ..training.optimizer import optimizers, parameters_of
+from ..training.optimizers import keeps_of
 from ..training.weights import Weights
 from .records import RunCosts
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 PROBE_STEPS, PROBE_SECONDS = 20, 3.0  # of the trial, which ends with whichever comes first, but not before 3 steps
 PROCESS_BYTES = 500 * 2**20  # of a process that trains: Python and the libraries
 TRIAL_RATE = 1e-9  # so that nothing diverges in a trial
-KEPT = 4  # numbers in memory for each parameter: itself, its gradient, two of the optimizer
 LATER = ("lr", "seed", "out")  # keys of a run that its arm does not say
 Config = Mapping[str, Any]
 
@@ -129,26 +130,20 @@ def units_per_step(prepared: Prepared) -> int:
     return max(1, round(mean * prepared.plan.training.accumulate))
 
 
-def flops_per_unit(architecture: Architecture) -> float:
-    """Floating-point operations of training on a token, forward and backward; or on a picture."""
-    totals: Any = summary(architecture).data["totals"]
-    per_picture = usual_length(architecture) if architecture.inputs == ["image"] else 1
-    return float(totals["flops_per_token"]) * per_picture
-
-
 def costs_of(prepared: Prepared, steps: int, step_seconds: float | None = None) -> RunCosts:
     """The costs of one run of so many steps."""
     batch, architecture = prepared.task.batch(0, 0), prepared.architecture
     shape = next(iter(batch.inputs.values())).shape
     length = int(shape[1]) if len(shape) == 2 else usual_length(architecture)
-    totals: Any = summary(architecture, length=length, batch=int(shape[0])).data["totals"]
-    logits = 2 * 4 * shape[0] * length * int(architecture.numbers.get("vocab", 1))
-    memory = PROCESS_BYTES + 4 * KEPT * totals["parameters"] + totals["activation_bytes"] + logits
+    totals = summary(architecture, length=length, batch=int(shape[0])).totals
+    training, logits = prepared.plan.training, shape[0] * length * int(architecture.numbers.get("vocab", 1))
+    belongs = of_parameters(numbers_by_role(architecture), keeps_of(training.optimizer), training.average > 0)
+    memory = PROCESS_BYTES + belongs.total + totals.activation_bytes + 2 * FLOAT * logits  # with their gradients
     return RunCosts(
-        parameters=int(totals["parameters"]),
-        parameters_without_embeddings=int(totals["parameters_without_embeddings"]),
+        parameters=totals.parameters,
+        parameters_without_embeddings=totals.parameters - totals.embeddings,
         flops_per_token=flops_per_unit(architecture),
-        activation_bytes=float(totals["activation_bytes"]),
+        activation_bytes=float(totals.activation_bytes),
         memory_bytes=float(memory),
         tokens=steps * units_per_step(prepared),
         steps=steps,

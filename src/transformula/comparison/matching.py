@@ -16,7 +16,6 @@ from typing import Any
 
 from ..analysis.accounting import summary
 from ..errors import InputError
-from ..language.graph import Architecture
 from ..language.messages import FormulaError
 from .costs import Config, Prepared, prepare, with_numbers
 from .records import RunCosts
@@ -61,7 +60,7 @@ def matched_parameters(config: Config, base: int, held: Collection[str] = ()) ->
     """A configuration whose model has as many parameters as the base's, by its width or else its depth; and what was
     changed, in words, "" for nothing. `held`: the numbers that the comparison varies, which keep their values."""
     prepared = prepare(config)
-    own = parameters(prepared.architecture)
+    own = summary(prepared.architecture).totals.parameters
     if abs(own / base - 1) <= NEAR:
         return dict(config), ""
     changes, count = nearest_size(prepared, base, held)
@@ -77,7 +76,7 @@ def matched_parameters(config: Config, base: int, held: Collection[str] = ()) ->
 def nearest_size(prepared: Prepared, base: int, held: Collection[str] = ()) -> tuple[dict[str, int], int]:
     """The change of width, else of depth, that brings the parameters within 1 % of `base` with the least change; else
     what comes nearest. ({}, parameters) where nothing is nearer than the model as it is."""
-    own = parameters(prepared.architecture)
+    own = summary(prepared.architecture).totals.parameters
     best, best_count = dict[str, int](), own
     ways = [widths(prepared, FREE)] if "depth" in held else [widths(prepared), depths(prepared)]
     for candidates in ways:
@@ -85,7 +84,7 @@ def nearest_size(prepared: Prepared, base: int, held: Collection[str] = ()) -> t
             if changes.keys() & set(held):
                 continue
             try:
-                count = parameters(prepared.resized(changes))
+                count = summary(prepared.resized(changes)).totals.parameters
             except (FormulaError, InputError):
                 continue  # a width or depth that the text cannot have
             if abs(count / base - 1) <= NEAR:
@@ -111,9 +110,3 @@ def depths(prepared: Prepared) -> Iterator[dict[str, int]]:
             if depth >= 1:
                 yield {"depth": depth}
                 yield from ({"depth": depth, **change} for change in widths(prepared))
-
-
-def parameters(architecture: Architecture) -> int:
-    """All parameters of a model, by the accounting."""
-    totals: Any = summary(architecture).data["totals"]
-    return int(totals["parameters"])

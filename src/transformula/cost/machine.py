@@ -27,7 +27,7 @@ def machine_memory() -> int | None:
     return memory
 
 
-def memory_of(device: Any, processes: int = 1) -> int | None:
+def device_memory(device: Any, processes: int = 1) -> int | None:
     """Bytes that each of some processes of a machine may take on a `torch.device`: all of its own GPU, else its share
     of the machine's memory."""
     if device.type == "cuda":
@@ -44,7 +44,7 @@ def free_memory() -> int | None:
     try:
         import resource
 
-        free = number_in(Path("/proc/meminfo"), "MemAvailable:")
+        free = of_process("MemAvailable:", "/proc/meminfo")
         with suppress(FileNotFoundError, ValueError):
             taken = int((CONTAINER / "memory.current").read_text())
             free = min(free, int((CONTAINER / "memory.max").read_text()) - taken)
@@ -65,11 +65,6 @@ def resident() -> int | None:
         return None
 
 
-def of_process(key: str) -> int:
-    """What Linux says of this process's memory beside a key, in bytes."""
-    return number_in(Path("/proc/self/status"), key)
-
-
-def number_in(path: Path, key: str) -> int:
-    """The number of bytes beside a key in a table of the system, which has it in KiB."""
-    return 1024 * int(next(line for line in path.read_text().splitlines() if line.startswith(key)).split()[1])
+def of_process(key: str, table: str = "/proc/self/status") -> int:
+    """Bytes beside a key in a table of Linux, by default that of this process."""
+    return 1024 * int(next(line for line in Path(table).read_text().splitlines() if line.startswith(key)).split()[1])

@@ -311,16 +311,13 @@ class Transformer(FormulaModule):
         """Floating-point operations a token, forward and backward, at the mean span of a sequence of `length`."""
         from ..analysis.accounting import summary
 
-        totals: Any = summary(self.architecture, length=length).data["totals"]
-        return float(totals["flops_forward"] + totals["flops_backward"])
+        return float(summary(self.architecture, length=length).flops_per_token)
 
     def flops_per_unit(self) -> float:
         """Floating-point operations of training on a token; of a model that reads pictures alone, on a picture."""
-        from ..analysis.accounting import usual_length
+        from ..analysis.accounting import flops_per_unit
 
-        return self.flops_per_token() * (
-            usual_length(self.architecture) if self.architecture.inputs == ["image"] else 1
-        )
+        return float(flops_per_unit(self.architecture))
 
 
 def evaluating(model: M) -> M:

@@ -8,16 +8,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError
 
 from ..cost.words import bytes_in_words
 from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
 from ..runs.folder import command
 from ..tasks.base import Batch, Task
+from .disk import FAILURES, fault_of
 from .saving import Saving
 from .state import RunState
 
@@ -88,11 +86,8 @@ def failed(state: RunState, saving: Saving, error: Exception) -> TransformulaErr
     if isinstance(error, TransformulaError):
         error.message += kept
         return error
-    if isinstance(error, OSError) and error.strerror:
-        name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
-        what = f"{state.folder.path}: {error.strerror.lower()}{name}"
-    elif isinstance(error, (OSError, SafetensorError)):
-        what = f"{state.folder.path}: {str(error).strip() or type(error).__name__}"
+    if isinstance(error, FAILURES):
+        what = f"{state.folder.path}: {fault_of(error)}"
     else:
         what = f"failed with {type(error).__name__}: {error}"
         if amount is not None:

@@ -20,12 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from ..cost.machine import free_memory, of_process
+from ..cost.memory import of_parameters
 from ..errors import ConfigError, RunError
 from ..runs import random_state
 from ..tasks.base import Batch, Task
 from .failure import lacks_memory, unallocated
 from .gradients import make_gradients
 from .named import named_losses
+from .optimizer import numbers_of
+from .optimizers import keeps_of
 from .parallel.data_parallel import parts_of_rank
 from .parallel.world import ALONE, Ranks
 from .settings import TrainingSettings
@@ -34,7 +37,6 @@ from .telemetry import Telemetry
 
 T = TypeVar("T")
 LOOKED_AT = 32  # steps of which the largest batch is tried
-KEPT_BY_OPTIMIZERS = 2  # numbers for each parameter, at most
 USABLE = 0.9  # of the memory that is free; the rest is for what does not ask so politely
 CLOSE = 1e-3  # a loss of parts may differ from that of the whole by rounding
 
@@ -169,11 +171,12 @@ def fits(state: RunState, telemetry: Telemetry, batch: Batch, count: int) -> boo
     """Whether a batch's gradients can be made in so many parts, beside what the optimizer keeps. Nothing changes."""
     master = state.weights.master
     buffers = {name: buffer.clone() for name, buffer in master.named_buffers()}
-    kept = 0 if state.optimizer.tensors() else KEPT_BY_OPTIMIZERS * sum(p.numel() for p in state.parameters)
+    kept = of_parameters(numbers_of(state.trained), keeps_of(state.settings.optimizer)).optimizer
+    kept = 0 if state.optimizer.tensors() else kept  # those are held already
     training = state.weights.model.training
     try:
         with random_state.kept(), memory_limited(state.device):
-            held = torch.empty(kept, device=state.device)
+            held = torch.empty(kept, dtype=torch.uint8, device=state.device)
             state.weights.model.train()
             parts = parts_of_rank(state.ranks, shares_of(state.task, [batch], count * state.ranks.data_size))
             make_gradients(state, telemetry, parts[:2])  # the second one beside gradients

@@ -31,8 +31,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from ..analysis.memory import GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
 from ..cost.machine import resident
+from ..cost.memory import FLOAT, GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment, of_parameters
 from ..errors import InputError
 from ..language.graph import Architecture
 from ..model.head_in_chunks import set_chunks
@@ -45,6 +45,7 @@ from ..words.rms import _RMSNorm
 from .adapters import Trainable, choose_trained
 from .machine import BF16, DTYPES, FLOAT32
 from .optimizer import optimizers
+from .optimizers import keeps_of
 from .settings import TrainingSettings
 from .weights import Weights
 
@@ -218,13 +219,14 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     return token_loss(model, batch)
 
 
-def roughly(model: nn.Module, part: Batch) -> int:
+def roughly(model: nn.Module, part: Batch, settings: TrainingSettings) -> int:
     """Bytes that a step over part of a batch may hold: an upper bound of most, found without following it."""
     numbers: Mapping[str, Any] = getattr(getattr(model, "architecture", None), "numbers", {})
     patch = int(numbers.get("patch", 0))
     read = max(t.numel() for t in part.inputs.values()) // patch**2 if patch else 0  # pictures, in squares
     wide = 2 * numbers.get("vocab", 0) + 16 * numbers.get("depth", 0) * numbers.get("width", 0)
-    return int(16 * sum(p.numel() for p in model.parameters()) + 4 * max(read, part.targets.numel()) * wide)
+    count, most = sum(p.numel() for p in model.parameters()), max(keeps_of(settings.optimizer).values())
+    return of_parameters({"": count}, {"": most}).total + FLOAT * max(read, part.targets.numel()) * int(wide)
 
 
 def say_memory(
@@ -234,7 +236,8 @@ def say_memory(
 
     ranks  how many share the weights, gradients, and the optimizer's state
     """
-    if roughly(model, part) < MATTERS or (task.memory is not None and getattr(model, "carry", False)):
+    carried = task.memory is not None and getattr(model, "carry", False)
+    if carried or roughly(model, part, settings) < MATTERS:
         return  # what a task carries from step to step would be left without numbers
     parts = settings.micro_batches * settings.accumulate
     try:
@@ -303,7 +306,7 @@ def memory_of_step(
     _, held = ledger.held(begin, len(ledger.events))
     moment = ledger.moment(held, kept)
     optimizer = update.size(update_held, OPTIMIZER)
-    averages = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad) if settings.average else 0
+    averages = sum(p.numel() * FLOAT for p in model.parameters() if p.requires_grad) if settings.average else 0
     gradients = Moment(**{**moment.data, OPTIMIZER: optimizer, AVERAGES: averages})
     changing = update.moment(update_held, set())
     working = {name: getattr(gradients, name) for name in (WEIGHTS, MASTERS, BUFFERS, AVERAGES)}

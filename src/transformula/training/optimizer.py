@@ -2,14 +2,15 @@
 
 An optimizer is one file in `optimizers/` with a class under `@optimizers.register("name")`. It gets float32 masters by
 name and role, makes a step at a given learning rate, and gives what it keeps as named tensors, so that a checkpoint
-holds no pickled object.
+holds no pickled object. Its record says how many numbers it keeps for each of a parameter, by role; whatever estimates
+memory or room on a disk asks that.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,9 +20,10 @@ from torch import Tensor, nn
 from ..errors import CheckpointError
 from ..interop.weights import part_of
 from ..registry import Registry
+from .optimizers import optimizers as registered
 from .settings import TrainingSettings
 
-optimizers: Registry[type[Optimizer]] = Registry("optimizer", "transformula.training.optimizers")
+optimizers: Registry[type[Optimizer]] = registered
 MATRIX, TABLE, VECTOR = "matrix", "table", "vector"
 
 
@@ -82,6 +84,14 @@ def width_of(model: nn.Module, parameters: Sequence[Parameter]) -> int:
         return int(numbers["width"])
     sizes = Counter(p.tensor.shape[-1] for p in parameters if p.role == MATRIX)
     return sizes.most_common(1)[0][0] if sizes else 128
+
+
+def numbers_of(parameters: Iterable[Parameter]) -> Counter[str]:
+    """How many numbers parameters have, by role."""
+    found: Counter[str] = Counter()
+    for parameter in parameters:
+        found[parameter.role] += parameter.tensor.numel()
+    return found
 
 
 class Optimizer(ABC):

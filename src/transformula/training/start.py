@@ -196,7 +196,7 @@ def _choose(order: Order) -> Choices:
     ranks.arrange(layout.tensor)
     batch = task.batch(0, 0).to(device)
     if device.type == "cpu":
-        machine.keep_memory(roughly(model, parts_of(batch, settings.micro_batches * ranks.size)[0]))
+        machine.keep_memory(roughly(model, parts_of(batch, settings.micro_batches * ranks.size)[0], settings))
     with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(batch, task))}"):
         check_parts(settings, task, model, batch, ranks)
         precision, line, threads, more = ranks.by_first(

@@ -9,43 +9,15 @@ all links of a node at once; those of data parallelism hide under computing, tho
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
+from ...cost.memory import Moment, of_parameters
 from ...errors import InputError
 from ..plain_data import by_keys
-from .setting import OPTIMIZERS, ParallelLayout, PlannedSetting
+from .setting import ParallelLayout, PlannedSetting
 from .work import WorkPart
 
-MASTER = 4  # bytes of a weight and of a gradient in float32
 NEWTON_SCHULZ = 5  # steps of Muon's, each with three products
-
-
-@dataclass(frozen=True)
-class RankMemory:
-    """What one rank holds at the peak, in bytes.
-
-    weights      parameters in float32
-    copies       those in bf16 that the forward pass runs with: all of them, or under fsdp those of two units
-    gradients    of the rank's parameters
-    optimizer    what it keeps between updates
-    activations  what the forward pass leaves for the backward pass
-    logits       the model's output, the loss and its gradient
-    """
-
-    weights: float
-    copies: float
-    gradients: float
-    optimizer: float
-    activations: float
-    logits: float
-
-    @property
-    def total(self) -> float:
-        return float(sum(getattr(self, one.name) for one in fields(self)))
-
-    @property
-    def data(self) -> dict[str, float]:
-        return {**{one.name: round(getattr(self, one.name)) for one in fields(self)}, "total": round(self.total)}
 
 
 @dataclass(frozen=True)
@@ -85,10 +57,11 @@ class StepTime:
 
 @dataclass(frozen=True)
 class LayoutEstimate:
-    """One layout with its memory and time, and the device's memory that is free for tensors, in bytes."""
+    """One layout with the memory of a rank at the peak and the time of a step, and the device's memory that is free for
+    tensors, in bytes. Under fsdp, the rank's weights are those of two units, gathered from all."""
 
     layout: ParallelLayout
-    memory: RankMemory
+    memory: Moment
     time: StepTime
     free: float
     tokens: int
@@ -103,9 +76,16 @@ class LayoutEstimate:
         return self.tokens / self.time.total
 
     @property
+    def parts(self) -> dict[str, int]:
+        """The memory as a plan names it: `weights` in float32, and `copies` of them in which the model runs."""
+        held = self.memory
+        weights = {"weights": held.masters or held.weights, "copies": held.weights if held.masters else 0}
+        return {**weights, **by_keys(held, "gradients optimizer activations logits=loss total")}
+
+    @property
     def data(self) -> dict[str, object]:
         shown = by_keys(self.layout, "parallel tensor data micro_batch accumulate recompute")
-        times = {"memory": self.memory.data, "step_seconds": self.time.data}
+        times = {"memory": self.parts, "step_seconds": self.time.data}
         return {**shown, **times, "tokens_per_second": self.rate, "fits": self.fits}
 
 
@@ -116,16 +96,16 @@ def estimate(setting: PlannedSetting, layout: ParallelLayout, measured: float = 
     return LayoutEstimate(layout, memory_of(setting, layout), time, setting.most_memory, tokens)
 
 
-def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> RankMemory:
+def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> Moment:
     """What one rank holds at the peak."""
     work, half = setting.work, setting.precision == "bf16"
     split, rest = held(setting, layout)
-    own, share = (split + rest) / layout.shards, work.share(layout.tensor)
-    small, large = OPTIMIZERS[setting.optimizer], OPTIMIZERS["adamw"]
+    share = work.share(layout.tensor)
+    own = of_parameters({"matrix": split / layout.shards, "table": rest / layout.shards}, setting.keeps)
     if layout.shards > 1:  # the unit at work and the next, gathered
         copies = 2 * setting.number_bytes * work.unit * max(share.layers, share.outside)
     else:
-        copies = setting.number_bytes * (split + rest) if half else 0
+        copies = setting.number_bytes * (split + rest) if half else 0.0
     rows = layout.micro_batch * work.context
     kept = work.kept(layer=True) * share.layers
     # A layer that is recomputed keeps what enters it; while it is computed again, one has all.
@@ -133,8 +113,9 @@ def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> RankMemory:
     one = kept / max(1, work.depth) * (layout.again > 0)
     activations = (kept * (1 - layout.again) + entering + one + work.kept(layer=False)) * setting.number_bytes * rows
     logits = work.logits * rows * setting.either("logit_kept") * setting.number_bytes / 2
-    optimizer = (small * split + large * rest) / layout.shards
-    return RankMemory(MASTER * own, copies, MASTER * own, optimizer, activations, logits)
+    if copies:
+        own = replace(own, weights=round(copies), masters=own.weights)
+    return replace(own, activations=round(activations), loss=round(logits))
 
 
 def held(setting: PlannedSetting, layout: ParallelLayout) -> tuple[float, float]:

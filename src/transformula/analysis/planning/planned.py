@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...cost.words import DAY, HOUR, about, bytes_in_words, in_units, of_a_step
 from ...errors import InputError
-from ...notebook import page
+from ...notebook import TextPage
 from ..plain_data import by_keys
 from .estimate import LayoutEstimate, held
 from .search import LayoutChoices, search
@@ -19,7 +19,7 @@ TOKENS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3, "": 1}
 
 
 @dataclass(frozen=True)
-class PlannedRun:
+class PlannedRun(TextPage):
     """A run on given devices.
 
     setting   what was given; `price` in any currency for one device and hour
@@ -115,9 +115,6 @@ class PlannedRun:
         blocks = [self._head(), self._memory(), self._time(), self._alternatives(), self._assumptions()]
         return "\n\n".join("\n".join(block) for block in blocks)
 
-    def _repr_html_(self) -> str:
-        return page(repr(self))
-
     def _head(self) -> list[str]:
         setting, layout = self.setting, self.chosen.layout
         tokens, batch = in_units(setting.tokens, TOKENS), in_units(self.chosen.tokens, TOKENS)
@@ -139,7 +136,7 @@ class PlannedRun:
         return lines + [f"note       {note}" for note in self.notes]
 
     def _memory(self) -> list[str]:
-        parts = self.chosen.memory.data
+        parts = self.chosen.parts
         rows = [[name, bytes_in_words(size)] for name, size in parts.items()]
         free = bytes_in_words(self.chosen.free)
         return [f"memory of a rank, of {free} that tensors can take", *table(rows)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...errors import InputError
@@ -10,8 +11,6 @@ from .assumptions import Assumptions
 from .devices import Device
 from .work import ModelWork
 
-OPTIMIZERS = {"adamw": 8, "muon": 4}
-"""Optimizer -> bytes that it keeps for each number of a layer's matrices; of all else it keeps AdamW's 8."""
 RECOMPUTE = {"none": 0.0, "half": 0.5, "layers": 1.0}
 """Activation recomputation -> share of the layers that run forward a second time, in the backward pass.
 `half`, every second layer, is what others do, and `train` does not: it is taken only where it is asked for."""
@@ -28,6 +27,7 @@ class PlannedSetting:
     tokens        of the run
     batch_tokens  of an update
     precision     bf16 or float32
+    keeps         numbers that the optimizer keeps for each of a parameter, by the parameter's role
     optimizer     adamw or muon
     attention     fused, or unfused: it writes the scores to memory
     compiled      the code is compiled
@@ -39,6 +39,7 @@ class PlannedSetting:
     node: int
     tokens: float
     batch_tokens: int
+    keeps: Mapping[str, int]
     precision: str = "bf16"
     optimizer: str = "muon"
     attention: str = "fused"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...language.graph import Architecture, Value
-from ..accounting import Counter, module_sizes
+from ..accounting import Counter, module_sizes, numbers_by_role
 from ..tensor_plan import tensor_plan
 
 
@@ -118,7 +118,7 @@ def work_of(architecture: Architecture, length: int) -> ModelWork:
     return ModelWork(
         parts=tuple(parts.items()),
         parameters=sum(sizes.values()),
-        layered=sum(size for path, size in sizes.items() if "layers." in path),
+        layered=numbers_by_role(architecture)["matrix"],
         unit=max(units.values(), default=0),
         width=int(architecture.numbers["width"]),
         depth=sum(stack.depth for stack in architecture.stacks),

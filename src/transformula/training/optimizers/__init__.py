@@ -1,1 +1,20 @@
-"""One optimizer a file."""
+"""One optimizer a file: a class under `@optimizers.register("name", record={"keeps": {...}})`, see `../optimizer.py`.
+
+A record is read without running the file, so that a plan knows what an optimizer keeps and loads no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...registry import Registry
+
+optimizers: Registry[Any] = Registry("optimizer", __name__)
+
+
+def keeps_of(name: str) -> Mapping[str, int]:
+    """How many numbers an optimizer keeps between steps for each number of a parameter, by the parameter's role; of
+    roles that its record does not name, and of an optimizer from outside without one, as many as AdamW."""
+    records = optimizers.records()
+    return {**records["adamw"]["keeps"], **records.get(name, {}).get("keeps", {})}

@@ -22,7 +22,7 @@ from ..settings import TrainingSettings
 KEPT = ("step", "exp_avg", "exp_avg_sq")
 
 
-@optimizers.register("adamw")
+@optimizers.register("adamw", record={"keeps": {"matrix": 2, "table": 2, "vector": 2}})
 class AdamW(Optimizer):
     """AdamW for every parameter."""
 

@@ -51,7 +51,7 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return x.mT if tall else x
 
 
-@optimizers.register("muon")
+@optimizers.register("muon", record={"keeps": {"matrix": 1}})
 class Muon(Optimizer):
     """Muon for matrices, AdamW for the rest, at one learning rate."""
 

@@ -16,17 +16,19 @@ import torch
 from torch import nn
 
 from ...analysis.tensor_plan import tensor_plan
-from ...cost.machine import cores, memory_of
+from ...cost.machine import cores, device_memory
+from ...cost.memory import of_parameters
 from ...cost.words import bytes_in_words
 from ...errors import ConfigError
 from ...model.transformer import Transformer
 from ..adapters import Trainable
+from ..optimizer import numbers_of
+from ..optimizers import keeps_of
 from ..settings import TrainingSettings
 from .world import Ranks
 
 AUTO, NONE, DDP, FSDP = "auto", "none", "ddp", "fsdp"
 LAYOUT = re.compile(r"(fsdp)?,?(?:tp=(\d+))?")
-KEPT = {"adamw": 4, "muon": 3}  # float32 numbers a trained one: weight, gradient, and what the optimizer keeps
 MOST = 0.5  # of a rank's memory, for these, in ddp; the rest is for the forward pass
 
 
@@ -83,9 +85,8 @@ def by_size(
     """ddp where a rank has room for the weights, gradients, and what the optimizer keeps; else fsdp."""
     if not ranks.several:
         return RankLayout(), ""
-    count = sum(parameter.tensor.numel() for parameter in trained.parameters)
-    needed = 4 * KEPT.get(settings.optimizer, max(KEPT.values())) * count
-    room = memory_of(device, ranks.place.local_size)
+    needed = of_parameters(numbers_of(trained.parameters), keeps_of(settings.optimizer)).total
+    room = device_memory(device, ranks.place.local_size)
     why = "each rank holds the whole model, and makes its part of every batch"
     if asked == DDP or not room or needed <= MOST * room or settings.lora is not None:
         return RankLayout(DDP), why

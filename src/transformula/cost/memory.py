@@ -1,5 +1,6 @@
-"""The memory of a step of training, in bytes by part. It is filled in by `training/memory.py`, which follows a step
-without making its numbers.
+"""The memory of a step of training, in bytes by part, as every estimate has it: that before the first step, which
+`training/memory.py` fills in as it follows a step without making its numbers, and those of plans, of comparisons, of
+layouts and of what fits, which count parameters and ask `of_parameters`.
 
     total of a moment = weights + masters + buffers + averages + optimizer + gradients + activations + loss + workspace
     peak              = the larger of two moments: while gradients are made, and while the weights are changed
@@ -14,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..cost.words import bytes_in_words
-from ..notebook import page
+from ..notebook import TextPage
+from .words import bytes_in_words
 
 GRADIENTS, UPDATE = "gradients", "update"
+FLOAT = 4  # bytes of a number in float32
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,18 @@ class Moment:
         return {field.name: int(getattr(self, field.name)) for field in fields(self)}
 
 
+def of_parameters(numbers: Mapping[str, float], keeps: Mapping[str, int], averaged: bool = False) -> Moment:
+    """What belongs to parameters that are trained in float32: they, their gradients, and what is kept of them.
+
+    numbers   how many they have, by the role of the parameter
+    keeps     how many the optimizer keeps for each of these, by role
+    averaged  a running average of them is made
+    """
+    size = round(FLOAT * sum(numbers.values()))
+    kept = round(FLOAT * sum(keeps[role] * count for role, count in numbers.items()))
+    return Moment(weights=size, averages=size * averaged, optimizer=kept, gradients=size)
+
+
 @dataclass(frozen=True)
 class LineMemory:
     """What one line of the formula keeps for the backward pass: made there and held when the forward pass ends.
@@ -73,7 +87,7 @@ class LineMemory:
 
 
 @dataclass(frozen=True)
-class MemoryEstimate:
+class MemoryEstimate(TextPage):
     """The memory of a step of training. Its `repr` is the table, `.data` the same as plain data.
 
     moments      "gradients" and "update": what is held where each of them holds most
@@ -148,6 +162,3 @@ class MemoryEstimate:
         totals = [bytes_in_words(self.moments[key].total) for key in (GRADIENTS, UPDATE)]
         rows.append(f"{'together':<14}{totals[0]:>12}{totals[1]:>12}")
         return "\n".join([self.sentence, "", *rows])
-
-    def _repr_html_(self) -> str:
-        return page(repr(self))
