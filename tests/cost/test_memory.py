@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tests.rules import trees
+from tests.rules import classes, trees
 from tests.training.toy import ToyModel, ToyTask
 from transformula import plan
 from transformula.api import room
@@ -115,6 +115,24 @@ def test_the_bound_of_a_step_asks() -> None:
     model, part = ToyModel(), ToyTask().batch(0, 0)
     muon, adamw = (roughly(model, part, TrainingSettings(optimizer=name)) for name in ("muon", "adamw"))
     assert muon - adamw == FLOAT * (MUCH - 2) * sum(p.numel() for p in model.parameters())
+
+
+def test_all_estimates_have_one_structure() -> None:
+    """No other class has gradients and what an optimizer keeps as parts, and one file alone counts what words cost."""
+    parts = {"gradients", "optimizer"}
+    fields = {
+        (path, node.name): {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
+        for path, node in classes()
+    }
+    assert [place for place, names in fields.items() if parts <= names] == [("cost/memory.py", "Moment")]
+    counting = {
+        path
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and any(ast.unparse(one).endswith((".word.flops", ".word.saved", ".word.state")) for one in node.args)
+    }
+    assert counting == {"analysis/accounting.py"}
 
 
 def test_no_other_file_knows_what_an_optimizer_keeps() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.rules import trees
-from transformula.cost.words import AMOUNTS, about, bytes_in_words, duration, in_units, of_a_step
+from transformula.cost.words import AMOUNTS, about, bytes_in_words, duration, in_units, of_a_step, table
 
 HERE = "cost/words.py"
 UNITS = {"KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"}
@@ -40,6 +40,13 @@ TIMES = re.compile(r" (ms|min|h|hours|days)\b")
 )
 def test_words(words: Callable[[float], str], number: float, said: str) -> None:
     assert words(number) == said
+
+
+def test_a_table() -> None:
+    rows = [["", "n", "why"], ["one", "5", "x"], ["b", "12,345", "long"]]
+    assert table(rows) == ["          n   why", "one       5     x", "b    12,345  long"]
+    assert table(rows, last=True) == ["          n  why", "one       5  x", "b    12,345  long"]
+    assert table(rows, left=2)[1] == "one  5          x"
 
 
 def test_amounts() -> None:

@@ -20,6 +20,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from ..cost.words import table
 from ..errors import InputError
 from ..language.graph import Architecture, Value
 from ..language.numbers import evaluate_text
@@ -86,20 +87,15 @@ class TensorPlan(TextPage):
         return {**by_keys(self, "name size rows"), "totals": totals}
 
     def __repr__(self) -> str:
-        totals, table = self.data["totals"], [["", "", "parameters", "a device", ""]]
+        totals, rows = self.data["totals"], [["", "", "parameters", "a device", ""]]
         for _, alike in groupby(by_layers(self.rows), key=lambda pair: pair[0]):
             same = [row for _, row in alike]
             numbers = (f"{sum(counts):,}" for counts in zip(*((row.parameters, row.here) for row in same), strict=True))
-            table.append([layers_in_words([row.path for row in same]), same[0].how, *numbers, same[0].why])
-        widths = [max(map(len, column)) for column in list(zip(*table, strict=True))[:-1]]
-        lines = [
-            f"{path:<{widths[0]}}  {how:<{widths[1]}}  {count:>{widths[2]}}  {here:>{widths[3]}}  {why}".rstrip()
-            for path, how, count, here, why in table
-        ]
+            rows.append([layers_in_words([row.path for row in same]), same[0].how, *numbers, same[0].why])
         share = totals["parameters_of_a_device"] / max(1, totals["parameters"])
         last = f"each device holds {totals['parameters_of_a_device']:,} of {totals['parameters']:,} parameters"
         title = f"{self.name or 'model'}: tensor parallelism over {self.size} devices"
-        return "\n".join([title, *lines, f"{last} ({share:.0%})"])
+        return "\n".join([title, *table(rows, left=2, last=True), f"{last} ({share:.0%})"])
 
     def refusal(self) -> str:
         """Why nothing can be split, in words; "" where something is."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..analysis.planning.devices import MEASURED, Device
 from ..cost.machine import machine_memory
 from ..cost.words import bytes_in_words
 from ..errors import InputError
@@ -15,8 +16,8 @@ LAYERS = 2  # of the model whose steps are measured
 MOVED = 2**25  # bytes that are copied to see the memory's bandwidth
 
 
-def figures_of_this_machine() -> dict[str, Any]:
-    """The figures of this machine's CPU as those of a device: its peak, and a copy, measured."""
+def this_machine() -> Device:
+    """This machine's CPU as a device: its peak, and a copy, measured."""
     import torch
 
     from ..training.machine import DTYPES, peak, seconds_of
@@ -24,19 +25,12 @@ def figures_of_this_machine() -> dict[str, Any]:
     cpu = torch.device("cpu")
     rates = {name: peak(cpu, name) / 1e12 for name in DTYPES}
     moved = 2 * MOVED / seconds_of(torch.ones(MOVED, dtype=torch.uint8).clone, device=cpu)[0]
-    return {
-        "name": "cpu",
-        "title": f"CPU of this machine, {torch.get_num_threads()} threads",
-        "memory": (machine_memory() or 0) / 2**30,
-        **rates,
-        "bandwidth": moved / 1e12,
-        "within": moved / 1e9,
-        "between": 1.0,
-        "node": 1,
-        "source": f"measured: products of large matrices, a copy of {bytes_in_words(MOVED)}; a network of 8 Gb/s",
-        "matmul": rates["bf16"],
-        "matmul_source": "measured",
-    }
+    return Device(
+        name=MEASURED, title=f"CPU of this machine, {torch.get_num_threads()} threads",
+        memory=(machine_memory() or 0) / 2**30, **rates, matmul=rates["bf16"], matmul_source="measured",
+        bandwidth=moved / 1e12, within=moved / 1e9, between=1.0, node=1,
+        source=f"measured: products of large matrices, a copy of {bytes_in_words(MOVED)}; a network of 8 Gb/s",
+    )  # fmt: skip
 
 
 def small_copy(architecture: Architecture) -> Architecture:

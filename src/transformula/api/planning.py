@@ -51,7 +51,7 @@ def plan(
     """
     from ..analysis.accounting import usual_length
     from ..analysis.planning.assumptions import Assumptions
-    from ..analysis.planning.devices import MEASURED, device, measured_device
+    from ..analysis.planning.devices import MEASURED, device
     from ..analysis.planning.estimate import check_choice
     from ..analysis.planning.planned import planned
     from ..analysis.planning.search import LayoutChoices
@@ -74,9 +74,9 @@ def plan(
         found.peak(precision)
     given = Assumptions.read(pairs(assume))
     if here:
-        from .measuring import figures_of_this_machine
+        from .measuring import this_machine
 
-        found = measured_device(figures_of_this_machine())
+        found = this_machine()
     setting = PlannedSetting(
         work=work_of(architecture, length),
         device=found,

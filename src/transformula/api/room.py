@@ -44,8 +44,9 @@ def existing_parent(path: Path) -> Path:
 def check_room(architecture: Architecture, training: TrainingSettings, data: Settings) -> None:
     """Raise InputError where the memory or the disk is too small.
 
-    Of a step, the weights with their gradients and the logits of a batch are counted: lower bounds, so that nothing is
-    refused that could run; where only some parameters are trained, as if none were. On a GPU nothing is said of memory.
+    Of a step, the weights, their gradients and what the optimizer keeps, and the logits of a batch are counted: lower
+    bounds, so that nothing is refused that could run; where only some parameters are trained, as if none were. On a GPU
+    nothing is said of memory.
     On the disk, each checkpoint has the weights, what the optimizer keeps and the running average; `keep` of them stay,
     the best one's besides, and one more while it is written; so do the models `best` and `last`. What the run's folder
     holds counts.

@@ -103,14 +103,8 @@ def _task_with(
     kind: type[Task], settings: type[Settings], data: str, inputs: tuple[str, ...], stated: tuple[tuple[str, Any], ...],
     batch: int | None, accumulate: int, seed: int,
 ) -> Task:  # fmt: skip
-    return kind.make(
-        settings.read(json.loads(data)),
-        dict(stated),
-        inputs=list(inputs),
-        batch=batch,
-        accumulate=accumulate,
-        seed=seed,
-    )
+    sizes: dict[str, Any] = {"batch": batch, "accumulate": accumulate, "seed": seed}
+    return kind.make(settings.read(json.loads(data)), dict(stated), inputs=list(inputs), **sizes)
 
 
 def model_text(config: Config) -> ModelText:
@@ -138,13 +132,13 @@ def costs_of(prepared: Prepared, steps: int, step_seconds: float | None = None) 
     totals = summary(architecture, length=length, batch=int(shape[0])).totals
     training, logits = prepared.plan.training, shape[0] * length * int(architecture.numbers.get("vocab", 1))
     belongs = of_parameters(numbers_by_role(architecture), keeps_of(training.optimizer), training.average > 0)
-    memory = PROCESS_BYTES + belongs.total + totals.activation_bytes + 2 * FLOAT * logits  # with their gradients
+    held = replace(belongs, activations=int(totals.activation_bytes), loss=2 * FLOAT * logits)  # with their gradients
     return RunCosts(
         parameters=totals.parameters,
         parameters_without_embeddings=totals.parameters - totals.embeddings,
         flops_per_token=flops_per_unit(architecture),
         activation_bytes=float(totals.activation_bytes),
-        memory_bytes=float(memory),
+        memory_bytes=float(PROCESS_BYTES + held.total),
         tokens=steps * units_per_step(prepared),
         steps=steps,
         step_seconds=step_seconds,

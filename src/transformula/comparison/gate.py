@@ -24,7 +24,6 @@ from ..model import build
 from ..model.transformer import Transformer
 from ..registry import Registry
 from ..runs import random_state
-from ..tasks.base import Batch, Task
 from ..training.optimizer import Optimizer, optimizers, parameters_of
 from ..training.settings import TrainingSettings
 from .costs import Prepared, prepare
@@ -149,8 +148,8 @@ def trial_of(arm: Arm) -> ArmTrial:
     return ArmTrial(
         architecture=prepared.architecture,
         given=batch.given,
-        loss=lambda module: loss_of(task, module, batch),
-        whole_loss=lambda module: loss_of(prepared.task, module, whole),
+        loss=lambda module: task.loss(module, batch),
+        whole_loss=lambda module: prepared.task.loss(module, whole),
         training=prepared.plan.training,
         rate=arm.lr,
     )
@@ -166,7 +165,3 @@ def few_rows(arm: Arm, prepared: Prepared) -> Prepared:
         return prepare({**arm.config, "device": "cpu", "precision": "float32", "accumulate": 1, **few})
     except InputError:
         return prepared
-
-
-def loss_of(task: Task, module: nn.Module, batch: Batch) -> Tensor:
-    return task.loss(module, batch)

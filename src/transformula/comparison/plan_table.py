@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..cost.words import AMOUNTS, about, bytes_in_words, in_units, of_a_step
+from ..cost.words import AMOUNTS, about, bytes_in_words, in_units, of_a_step, table
 
 if TYPE_CHECKING:
     from .plan import ComparisonPlan
@@ -21,9 +21,7 @@ MATCHED = {"tokens": "tokens seen", "parameters": "parameters", "flops": "FLOPs"
 def plan_text(plan: ComparisonPlan) -> str:
     """Costs of each arm, then runs, seeds, time, what can be detected, and what was chosen."""
     rows = [HEAD, *(arm_cells(plan, arm) for arm in plan.arms)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    layout = "  ".join(f"{{:{'<' if place < 2 else '>'}{width}}}" for place, width in enumerate(widths))
-    lines = [layout.format(*cells).rstrip() for cells in rows]
+    lines = table(rows, left=2)
     adjusted = [f"{arm.variant}, {arm.size}: {arm.adjusted}" for arm in plan.arms if arm.adjusted]
     return "\n".join([f"{plan.name} (plan {plan.hash})", *lines, "", *told(plan), *adjusted, *plan.notes])
 

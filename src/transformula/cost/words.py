@@ -1,8 +1,8 @@
-"""Amounts, bytes and seconds as a person reads them: one wording of each, for every page and line."""
+"""Amounts, bytes and seconds as a person reads them, and tables of them: one wording of each, for every page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}
 BYTES = {"EiB": 2**60, "PiB": 2**50, "TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
@@ -44,3 +44,16 @@ def of_a_step(seconds: float) -> str:
     if seconds <= 0:
         return "0"
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def table(rows: Sequence[Sequence[str]], left: int = 1, last: bool = False) -> list[str]:
+    """Rows as lines, their columns as wide as they need; the first `left` columns begin alike, and the last one where
+    that is said, the others end alike."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    texts = {*range(left), *([len(widths) - 1] if last else [])}
+
+    def line(row: Sequence[str]) -> str:
+        cells = enumerate(zip(row, widths, strict=True))
+        return "  ".join(cell.ljust(w) if n in texts else cell.rjust(w) for n, (cell, w) in cells).rstrip()
+
+    return [line(row) for row in rows]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..analysis.by_depth import by_depth
 from ..analysis.places import GraphPlace, edges, places
+from ..cost.words import table
 from ..errors import InputError, UnknownName
 from ..figure import INK, MUTED, SERIES
 from ..language.graph import Architecture
@@ -23,7 +24,6 @@ from ..model.transformer import Transformer
 from ..model.watched import Watch, watched
 from ..tasks.base import Task, sample_of
 from ..tasks.parts import part_scores
-from ..tasks.scores.tables import table
 from .places import Row, recorder, unknown_place, within
 from .shown import Shown, cell, draw_by_depth, new_panels
 

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..cost.words import table
 from ..errors import InputError
 from ..figure import new_figure
 from ..language.graph import Architecture, Value
 from ..model.dataflow import across, input_sequences
 from ..model.model_code import IDS
 from ..model.transformer import Transformer, evaluating
-from ..tasks.scores.tables import table
 from ..words import vocabulary
 from ..words.word import word_class
 from .places import Row, named_calls, within

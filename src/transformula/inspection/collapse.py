@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ..analysis.by_depth import by_depth
+from ..cost.words import table
 from ..errors import InputError
 from ..model.transformer import Transformer
-from ..tasks.scores.tables import table
 from .norms import Lists, norms
 from .places import Row, recorder
 from .shown import Shown, cell, draw_by_depth, new_panels

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..cost.words import table
 from ..errors import CheckpointError, InputError, UnknownName, did_you_mean, nearest
 from ..figure import DASHES, SERIES, new_figure
 from ..runs.figure import draw_validation, smoothed
@@ -85,9 +86,7 @@ class Curves(Shown):
                 place = f"{at:,.0f}" if float(at).is_integer() else f"{at:,.2f}"
                 cells = (f"{value:.4f}", place, f"{run.scores[-1][1]:.4f}")
             rows.append((run.name, *cells))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*table, *self.notes])
+        return "\n".join([*table(rows, left=len(rows[0])), *self.notes])
 
     @property
     def title(self) -> str:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from ..analysis.by_depth import by_depth
 from ..analysis.places import prefix_of
+from ..cost.words import table
 from ..errors import InputError
 from ..figure import plain_log
 from ..language.graph import Architecture
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
-from ..tasks.scores.tables import table
 from .shown import Shown, cell, draw_by_depth, new_panels
 
 

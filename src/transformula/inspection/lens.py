@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from ..analysis.places import SectionPlaces, prefix_of, through
+from ..cost.words import table
 from ..errors import InputError
 from ..figure import GROUND, INK
 from ..language.graph import Architecture, Section, Stack, Value
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import Watch, watched
-from ..tasks.scores.tables import table
 from .places import Row
 from .shown import Shown, cell, draw_by_depth, draw_shades, new_panels
 

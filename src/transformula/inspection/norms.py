@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from ..analysis.by_depth import ByDepth, by_depth
+from ..cost.words import table
 from ..figure import plain_log
 from ..model.transformer import Transformer
-from ..tasks.scores.tables import table
 from .places import Row, recorder
 from .shown import Shown, cell, draw_by_depth, new_panels
 

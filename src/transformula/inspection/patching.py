@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from ..analysis.by_depth import by_depth
+from ..cost.words import table
 from ..errors import InputError
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
-from ..tasks.scores.tables import table
 from .lens import log_shares
 from .places import Row, recorder, within
 from .shown import Shown, draw_shades, new_panels

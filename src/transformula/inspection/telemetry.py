@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..cost.words import table
 from ..errors import CheckpointError
 from ..figure import plain_log
 from ..runs.folder import RunFolder
 from ..runs.log import is_number, read_log
-from ..tasks.scores.tables import table
 from .shown import Shown, cell, draw_by_depth, new_panels
 
 KINDS = ("streams", "updates", "writes", "coefficients", "spreads", "gradients")

@@ -11,7 +11,7 @@ batch to batch.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -48,20 +48,12 @@ def parts_of(batch: Batch, count: int) -> list[Batch]:
     if count <= 1:
         return [batch]
 
-    def cut(tensor: Tensor) -> tuple[Tensor, ...]:
-        return tensor.tensor_split(count)
+    def part(tensors: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+        return {name: tensor.tensor_split(count)[number] for name, tensor in tensors.items()}
 
-    inputs, lengths = (
-        {name: cut(tensor) for name, tensor in tensors.items()} for tensors in (batch.inputs, batch.lengths)
-    )
     return [
-        replace(
-            batch,
-            inputs={name: parts[i] for name, parts in inputs.items()},
-            targets=part,
-            lengths={name: parts[i] for name, parts in lengths.items()},
-        )
-        for i, part in enumerate(cut(batch.targets))
+        replace(batch, inputs=part(batch.inputs, number), targets=targets, lengths=part(batch.lengths, number))
+        for number, targets in enumerate(batch.targets.tensor_split(count))
     ]
 
 

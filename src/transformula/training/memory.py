@@ -50,7 +50,6 @@ from .settings import TrainingSettings
 from .weights import Weights
 
 WEIGHTS, MASTERS, BUFFERS, AVERAGES, OPTIMIZER = "weights", "masters", "buffers", "averages", "optimizer"
-PERSISTENT = (WEIGHTS, MASTERS, BUFFERS, AVERAGES, OPTIMIZER)
 FORWARD, LOSS, BACKWARD = "activations", "loss", "workspace"
 SECTIONS = ("before", "layer", "after", "output")  # names of the functions that a formula's sections become
 MATTERS = 1 << 30  # bytes: a run that takes less says nothing of its memory, and needs no second to find it out

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ...errors import InputError, UnknownName
 from ...structured import load_yaml
@@ -76,9 +75,3 @@ def device(name: str) -> Device:
     if named not in devices():
         raise UnknownName("GPU", name, [*devices(), MEASURED])
     return devices()[named]
-
-
-def measured_device(figures: Mapping[str, Any]) -> Device:
-    """The device that a measurement found: `figures` are those of `Device`."""
-    known = {field.name for field in fields(Device)}
-    return Device(**{key: value for key, value in figures.items() if key in known})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...cost.words import DAY, HOUR, about, bytes_in_words, in_units, of_a_step
+from ...cost.words import DAY, HOUR, about, bytes_in_words, in_units, of_a_step, table
 from ...errors import InputError
 from ...notebook import TextPage
 from ..plain_data import by_keys
@@ -83,32 +83,18 @@ class PlannedRun(TextPage):
     @property
     def data(self) -> dict[str, object]:
         """Plain data."""
-        setting = self.setting
-        run = by_keys(setting, "gpus node tokens batch_tokens precision optimizer attention compiled")
+        run = by_keys(self.setting, "gpus node tokens batch_tokens precision optimizer attention compiled")
         return {
-            "name": self.name,
-            "parameters": setting.work.parameters,
-            "context": setting.work.context,
-            "flops_per_token": setting.work.flops,
-            "device": setting.device.data,
+            **by_keys(self, "name parameters=setting.work.parameters context=setting.work.context"),
+            **by_keys(self, "flops_per_token=setting.work.flops device=setting.device"),
             "setting": run,
-            "layout": self.chosen.data,
-            "why": self.why,
+            **by_keys(self, "layout=chosen why"),
             "free_memory": round(self.chosen.free),
-            "tokens_per_second": self.chosen.rate,
-            "tokens_per_second_gpu": self.rate,
-            "mfu": self.mfu,
-            "tokens_per_step": self.chosen.tokens,
-            "steps": self.steps,
-            "seconds": self.seconds,
+            **by_keys(self, "tokens_per_second=chosen.rate tokens_per_second_gpu=rate mfu"),
+            **by_keys(self, "tokens_per_step=chosen.tokens steps seconds"),
             "days": self.seconds / DAY,
-            "gpu_hours": self.gpu_hours,
-            "price": self.price,
-            "cost": self.cost,
-            "measured": self.measured,
-            "alternatives": [one.data for one in self.compared],
-            "assumptions": setting.assumptions.data,
-            "notes": list(self.notes),
+            **by_keys(self, "gpu_hours price cost measured alternatives=compared"),
+            **by_keys(self, "assumptions=setting.assumptions notes"),
         }
 
     def __repr__(self) -> str:
@@ -139,7 +125,7 @@ class PlannedRun(TextPage):
         parts = self.chosen.parts
         rows = [[name, bytes_in_words(size)] for name, size in parts.items()]
         free = bytes_in_words(self.chosen.free)
-        return [f"memory of a rank, of {free} that tensors can take", *table(rows)]
+        return [f"memory of a rank, of {free} that tensors can take", *indented(rows)]
 
     def _time(self) -> list[str]:
         step = self.chosen.time
@@ -147,7 +133,7 @@ class PlannedRun(TextPage):
             [name, of_a_step(size), "" if name == "hidden" else f"{100 * size / step.total:.0f} %"]
             for name, size in step.data.items()
         ]
-        return ["time of a step", *table(rows)]
+        return ["time of a step", *indented(rows)]
 
     def _alternatives(self) -> list[str]:
         head = ["layout", "recompute", "micro-batch", "memory", "step", "tokens/s a GPU", ""]
@@ -160,11 +146,11 @@ class PlannedRun(TextPage):
             rows.append([*each, *cells, f"{one.rate / self.setting.gpus:,.0f}", said])
         more = len(self.compared) - len(rows)
         left = [f"  and {more} more"] if more > 0 else []
-        return ["compared", *table([head, *rows]), *left]
+        return ["compared", *indented([head, *rows], last=True), *left]
 
     def _assumptions(self) -> list[str]:
         rows = [[name, f"{one['value']:g}", one["why"]] for name, one in self.setting.assumptions.data.items()]
-        return ["assumed, each to be given otherwise by --assume NAME=NUMBER", *table(rows)]
+        return ["assumed, each to be given otherwise by --assume NAME=NUMBER", *indented(rows, last=True)]
 
 
 def compared_with(one: LayoutEstimate, chosen: LayoutEstimate) -> str:
@@ -177,15 +163,8 @@ def compared_with(one: LayoutEstimate, chosen: LayoutEstimate) -> str:
     return f"is {100 * slower:.0f} % slower"
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines, the first column to the left, numbers to the right, the last to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for cells in rows:
-        shown = [f"{cell:<{w}}" if n in (0, 6) or (len(cells) == 3 and n == 2 and w > 5) else f"{cell:>{w}}"
-                 for n, (cell, w) in enumerate(zip(cells, widths, strict=True))]  # fmt: skip
-        lines.append(("  " + "  ".join(shown)).rstrip())
-    return lines
+def indented(rows: Sequence[Sequence[str]], last: bool = False) -> Iterator[str]:
+    return (f"  {line}" for line in table(rows, last=last))
 
 
 def planned(

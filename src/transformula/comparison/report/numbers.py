@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median, stdev
 
-from ...cost.words import AMOUNTS, bytes_in_words, duration, in_units
+from ...cost.words import AMOUNTS, duration, in_units
 from ..records import Results
 from .document import Cell
 from .selection import scores_of, sizes_of
@@ -60,11 +60,6 @@ def amount(number: float | None, unit: str = "") -> str:
 def duration_in_words(seconds: float | None) -> str:
     """'8.0 s', '3 min 20 s', '2 h 5 min'."""
     return NOTHING if seconds is None else duration(seconds)
-
-
-def memory(number: float | None) -> str:
-    """'1.5 MiB'."""
-    return NOTHING if number is None else bytes_in_words(number)
 
 
 def number_cell(value: float | None, digits: int, sign: bool = False) -> Cell:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...cost.words import table
 from ...errors import InputError
 from ...figure import FAINT, INK, SERIES, new_figure, svg_of
 from .measured import Measured, Numbers, check_as_many, mean_of, of_sums, ratio
-from .tables import table
 
 BINS = 15
 BAR = 30  # characters of a bar

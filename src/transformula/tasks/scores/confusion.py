@@ -9,8 +9,8 @@ from operator import attrgetter
 from string import ascii_lowercase
 from typing import Any
 
+from ...cost.words import table
 from .measured import check_as_many
-from .tables import table
 from .tags import Tags, check_tags, spans_of
 
 MOST = 12  # labels of a table that shows them all; of more, so many of the most confused pairs

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ...cost.words import table
 from .measured import Measured, Numbers, References, checked
-from .tables import ReportPart, table
+from .tables import ReportPart
 
 # Predictions and references (and options by name) -> scores, the main one first.
 Measure = Callable[..., Iterable[Measured]]

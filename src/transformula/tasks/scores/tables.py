@@ -1,8 +1,7 @@
-"""Parts of a report, and tables in plain text."""
+"""Parts of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 
@@ -19,15 +18,3 @@ class ReportPart(Protocol):
 
     @property
     def svg(self) -> str | None: ...
-
-
-def table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Rows as lines, their columns as wide as they need; the first `left` columns begin, the others end alike."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if place < left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

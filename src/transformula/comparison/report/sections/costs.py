@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ....cost.words import bytes_in_words
 from ...records import Arm, Results
 from ...statistics.scale import as_run
 from ..document import Cell, Item, Paragraph, ReportSection, section
-from ..numbers import amount, beside, duration_in_words, memory, number_cell
+from ..numbers import amount, beside, duration_in_words, number_cell
 from ..selection import arm_of, arms_of, at_size
 from ..tables import arm_table
 
@@ -53,7 +54,7 @@ def row(results: Results, arm: Arm) -> list[Cell]:
         Cell(amount(own.tokens), own.tokens),
         number_cell(own.steps, 0),
         Cell(duration_in_words(time), time),
-        Cell(memory(own.activation_bytes), own.activation_bytes),
+        Cell(bytes_in_words(own.activation_bytes), own.activation_bytes),
     ]
 
 
