@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
@@ -18,6 +20,35 @@ FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 FORMER_VALUES = {"lower": {"nothing": "none"}}  # the same of values, by key
 
 MOST_CHARACTERS = 4096  # of a text in settings: names of files are no longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is true of a setting besides its type, bounds, default and description. It stands in the type of the field,
+    `Annotated[int, Facts(...)]`, and all who need it look there: resume, comparisons, recipes, --help.
+
+    resume   what a resume may do with it: "fixed", it is as the run began; "free", it may change; "noted", it may
+             change, and the run is then no longer bit for bit the one that was not interrupted
+    numbers  whether numbers of a run depend on it; a setting on which none depends is in no key of a comparison's runs
+    limit    it says how long a run is
+    paired   runs that have it in common see the same data, so that a comparison can take it
+    basic    the short --help shows it
+    reader   the setting that decides whether it is read: one that names a thing, such as `optimizer`, whose `reads`
+             says so; else it is read where that setting is not at its default; "": always
+    """
+
+    resume: Literal["fixed", "free", "noted"]
+    numbers: bool
+    limit: bool = False
+    paired: bool = True
+    basic: bool = False
+    reader: str = ""
+
+
+def facts_of(field: FieldInfo) -> Facts:
+    """The facts that a field states; of one that states none, as most of data, that it is fixed and decides numbers."""
+    stated = (known for known in field.metadata if isinstance(known, Facts))
+    return next(stated, Facts(resume="fixed", numbers=True))
 
 
 class Settings(BaseModel):
@@ -55,6 +86,11 @@ class Settings(BaseModel):
                     what = detail["msg"].removeprefix("Value error, ")
                     mistakes.append(f"{key}: {what[:1].lower()}{what[1:]} (got {shortened(repr(detail['input']))})")
             raise ConfigError(mistakes, source=source, near=near) from None
+
+    @classmethod
+    def facts(cls) -> dict[str, Facts]:
+        """The facts of each field."""
+        return {name: facts_of(field) for name, field in cls.model_fields.items()}
 
     @classmethod
     def of_run(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:

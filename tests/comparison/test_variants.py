@@ -100,6 +100,11 @@ VALUES = {
     "template": '{user: "u", assistant: "a"} | {user: "v", assistant: "b"}',
 }  # fmt: skip
 """Two values of a key whose type does not say them."""
+BESIDE = {
+    "quoted": {"data": "rows.csv"}, "column": {"data": "rows.csv"}, "spike": {"on_spike": "skip"},
+    "bad_shards": {"stream": True}, "shuffle": {"stream": True},
+}  # fmt: skip
+"""What a key is read with."""
 
 
 def two_values(field: Any) -> str:
@@ -125,13 +130,17 @@ def varied_keys() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("task", "key", "values"), [*varied_keys()])
-def test_each_key_that_help_shows_is_varied_or_says_why_it_is_not(task: str, key: str, values: str) -> None:
+def test_each_key_that_help_shows_is_varied_or_says_why_it_is_not(
+    task: str, key: str, values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("one,two\n1,2\n")
     typed = "x = x + attention(norm(x)); x = x + dropout(mlp(norm(x)))"
     if for_all(key):
         with pytest.raises(ConfigError, match=f"vary: {key} cannot differ: "):
             read(typed, vary=[f"{key}={values}"], given={"task": task})
         return
-    one, other = read(typed, vary=[f"{key}={values}"], given={"task": task})
+    one, other = read(typed, vary=[f"{key}={values}"], given={"task": task, **BESIDE.get(key, {})})
     assert one.settings != other.settings or one.model != other.model
 
 

@@ -58,9 +58,9 @@ def test_bad_shards_and_settings_that_a_stream_has_no_use_for(tmp_path: Path) ->
     with pytest.raises(DataError, match=r"3.jsonl:1: broken JSON.*bad_shards=skip"):
         train(MODEL, data=str(folder), stream=True, steps=30, out=str(tmp_path / "stops"), **SIZES)
     train(MODEL, data=str(folder), stream=True, bad_shards="skip", steps=3, out=str(tmp_path / "goes-on"), **SIZES)
-    with pytest.raises(ConfigError, match="bad_shards: is for streams"):
+    with pytest.raises(ConfigError, match="bad_shards: is read only with stream"):
         train(MODEL, data=str(folder), bad_shards="skip", steps=3, out=str(tmp_path / "no"), **SIZES)
-    with pytest.raises(ConfigError, match="shuffle: is for streams"):
+    with pytest.raises(ConfigError, match="shuffle: is read only with stream"):
         train(MODEL, data=str(folder), shuffle=9, steps=3, out=str(tmp_path / "no"), **SIZES)
     with pytest.raises(ConfigError, match="has a weight, which is for streams"):
         train(MODEL, data=f"a=0.5:{folder}", steps=3, out=str(tmp_path / "no"), **SIZES)

@@ -10,9 +10,9 @@ from importlib.resources import as_file, files
 from typing import Any
 
 from ..errors import InputError
+from ..training.settings import LIMITS
 from .configuration import read_keys, read_stated
 
-LIMITS = ("steps", "tokens", "minutes", "epochs")
 PLACE = "tasks/starting"
 
 

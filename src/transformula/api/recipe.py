@@ -38,16 +38,15 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, sho
 from ..plain import several
 from ..recipes import recipe_path
 from ..settings import Settings
+from ..training.settings import CHANGEABLE, NOTED
 from .configuration import check_use, read_config, read_stated
 from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, import_packages, path_of
 from .run import evaluate, run_of
+from .unread import check_read
 
 if TYPE_CHECKING:
     from ..tasks.scores.report import Report
-
-HOW = ("device", "threads")  # changes that go for the recipe that this one begins with, too
-MAY_CHANGE = ("steps", "tokens", "minutes", "epochs", *HOW)  # changes that a run which was begun takes
 
 
 class Recipe(Settings):
@@ -170,7 +169,7 @@ def _made(
             raise ConfigError(f"init_from: there is no recipe {before}; {remedy}", source=str(path))
         if before.resolve() in above:
             raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
-        too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
+        too = {"seed": seed} | {key: changes[key] for key in NOTED if key in changes}
         beside = folder.parent / (before.stem + suffix)
         config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
     folders = [folder, *(folder.parent / f"{folder.name}-{name}" for name in claimed.ensemble)]
@@ -193,8 +192,10 @@ def _plan(
 ) -> Plan:
     """The run of a configuration in a folder; one that was begun there goes on."""
     if (folder / "config.yaml").is_file():
-        return plan_resume(folder, {key: value for key, value in changes.items() if key in MAY_CHANGE}, use)
-    return plan_run({**config, "out": str(folder)}, use, source=source, beside=changes)
+        return plan_resume(folder, {key: value for key, value in changes.items() if key in CHANGEABLE}, use)
+    plan = plan_run({**config, "out": str(folder)}, use, source=source, beside=changes)
+    check_read(plan, changes, config, source)
+    return plan
 
 
 def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, InputError, NotFinite
+from ..training.settings import LIMITS, UNPAIRED
 from .configuration import read_config
 from .plan import plan_run
 from .reading import path_of
@@ -134,8 +135,8 @@ def repeat(
 
 def check_repeatable(folder: RunFolder, config: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
     """Raise InputError for a run that its configuration alone does not decide."""
-    if config.get("minutes") is not None:
-        what = "is limited by minutes, so that its learning rate follows the clock and no repetition is the same"
+    if clock := next((key for key in LIMITS if key in UNPAIRED and config.get(key) is not None), None):
+        what = f"is limited by {clock}, so that its learning rate follows the clock and no repetition is the same"
         raise InputError(f"{folder.path}: {what}; train with --steps to repeat a run")
     resumed = [event for event in events if event.get("event") == "resumed"]
     lengths = [folder.manifest().get("length"), *(event.get("length") for event in resumed)]

@@ -17,6 +17,7 @@ from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentioned, set_threads
 from .room import check_room
 from .starting import recorded_of
+from .unread import check_read
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -98,10 +99,14 @@ def train(
         if again is not None:  # the same command once more, since a process has ended before its time
             return run_of(plan_resume(again, {}, use), quiet)
     if resume is not None:
-        return run_of(plan_resume(resume, typed, use), quiet)
+        plan = plan_resume(resume, typed, use)
+        check_read(plan, typed)
+        return run_of(plan, quiet)
     recorded = {} if config is None else read_config(config)
     source = "" if config is None else str(config)
-    return run_of(plan_run({**recorded, **typed}, use, source=source, beside=typed), quiet)
+    plan = plan_run({**recorded, **typed}, use, source=source, beside=typed)
+    check_read(plan, typed, recorded, source)
+    return run_of(plan, quiet)
 
 
 def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] | None = None) -> Run:

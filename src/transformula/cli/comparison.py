@@ -8,8 +8,6 @@ import shlex
 from ..errors import Interrupted
 from .options import QUIET, USE, Given, Parser, verb
 
-NOT_PAIRED = ("minutes", "patience")  # of training: runs that end by them see different data
-
 
 def compare_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known."""
@@ -18,7 +16,7 @@ def compare_options(parser: Parser) -> None:
     from ..comparison.settings import ComparisonSettings
     from ..comparison.study import study_names
     from ..tasks.verb import built_in_tasks
-    from ..training.settings import TrainingSettings
+    from ..training.settings import UNPAIRED, TrainingSettings
 
     what = f"what the models learn, one of the tasks listed below (default: {TASK}); --help beside it shows its options"
     parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
@@ -32,7 +30,7 @@ def compare_options(parser: Parser) -> None:
     parser.add("--study", "NAME", what)
     parser.add("--root", "FOLDER", "the folder in which the study's data lies")
     parser.add_settings("comparison", ComparisonSettings)
-    taken = [*ComparisonSettings.model_fields, *NOT_PAIRED]
+    taken = [*ComparisonSettings.model_fields, *UNPAIRED]
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"), without=taken)
     parser.add_settings("training", TrainingSettings, without=taken)
     parser.add_model_options()

@@ -12,6 +12,7 @@ from ..api.plan import OUTER
 from ..api.reading import TASK
 from ..errors import InputError
 from ..training.optimizer import optimizers
+from ..training.settings import LIMITS
 from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
 from .jobs import settled
 from .matching import matched_parameters, matched_steps, steps_in_words
@@ -21,7 +22,6 @@ from .sizes import Shape, next_shape, scaled, scaled_steps, shape_of
 from .variants import settings_fields
 from .vary import factor_of
 
-LENGTH = ("steps", "tokens", "epochs")  # keys that say how long a run is
 CONTEXTS = {96: 64, 192: 128}  # of language models without one: at most this width -> tokens of a window
 LONGEST_CONTEXT = 256
 TRIAL = 100  # steps in costs whose steps are not known yet
@@ -46,11 +46,11 @@ class Base:
 
     def config(self, variant: Variant, shape: Shape | None = None) -> dict[str, Any]:
         """A variant's configuration at the smallest size, or in another shape; its steps come later."""
-        fields = (settings_fields(self.task) | {*OUTER}) - {*LENGTH, "model", "use", "from_scratch"}
+        fields = (settings_fields(self.task) | {*OUTER}) - {*LIMITS, "model", "use", "from_scratch"}
         config: dict[str, Any] = {"task": self.task, "model": variant.model}
         config |= {"use": [*self.use]} if self.use else {}
         config |= {key: value for key, value in self.given.items() if key in fields}
-        config |= {key: value for key, value in variant.settings.items() if key not in LENGTH}
+        config |= {key: value for key, value in variant.settings.items() if key not in LIMITS}
         config = with_numbers(
             config, self.lacking(config) if shape is None else {**self.lacking(config), **shape.numbers}
         )

@@ -21,21 +21,10 @@ from ..data.sources import SOURCES, apart, beside, files_of, visible_files
 from ..language.model_writing import content_of
 from ..plain import several
 from ..runs.identity import code_identity, content_hash, digest, package_identity, versions
+from ..training.settings import NO_NUMBERS
 from .records import Arm, Job, Stage
 
 OF_THE_RUN = ("out", "lr", "seed")  # a job says them itself
-NO_NUMBERS = (
-    *OF_THE_RUN,
-    "log_every",
-    "log_to",
-    "telemetry_every",
-    "checkpoint_every",
-    "keep",
-    "on_save_error",
-    "hang_timeout",
-    "recompute",
-    "parallel",
-)  # settings of training that change no number
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 
 
@@ -79,7 +68,9 @@ def identity_of(config: Mapping[str, Any]) -> str:
             "model": model_identity(plan),
             "task": plan.task,
             "data": data_identity(plan),
-            "training": {key: value for key, value in plan.training.plain().items() if key not in NO_NUMBERS},
+            "training": {
+                key: value for key, value in plan.training.plain().items() if key not in (*OF_THE_RUN, *NO_NUMBERS)
+            },
             "start": start_identity(config),
             "code": code_identity(),
             "packages": {name: package_identity(name) for name in use},

@@ -54,17 +54,17 @@ def run_job(job: Job, store: Store) -> Outcome:
 def trained(job: Job, store: Store) -> Run:
     """The run of a job: a new one, or one that goes on where it was stopped, from the start where none of
     its checkpoints is whole."""
-    from ..api.run import train
+    from ..api.plan import plan_resume, plan_run
+    from ..api.run import run_of
 
-    config = {key: value for key, value in job.config.items() if key != "use"}
-    given: dict[str, Any] = {"use": job.config.get("use", ()), "quiet": True}
-    folder = store.folder_of(job)
+    use, folder = job.config.get("use", ()), store.folder_of(job)
     if store.begun(job):
         try:
-            return train(resume=folder, **given)
+            return run_of(plan_resume(folder, {}, use), quiet=True)
         except CheckpointError:
             store.forget(job)
-    return train(**config, lr=job.lr, seed=job.seed, out=str(folder), **given)
+    own = {"lr": job.lr, "seed": job.seed, "out": str(folder)}  # what is given for all may be read by other arms alone
+    return run_of(plan_run({**job.config, **own}, use), quiet=True)
 
 
 def outcome_of_run(job: Job, run: Run) -> Outcome:

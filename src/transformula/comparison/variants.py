@@ -23,6 +23,7 @@ import regex
 from ..api.model import Model
 from ..api.plan import OF_MODELS, resolve
 from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
+from ..api.unread import unread
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
 from ..language.messages import FormulaError
@@ -78,8 +79,20 @@ def read_variants(
     fields = settings_fields(str(given.get("task", TASK))) | {*OF_MODELS}
     crossed = [with_levels(model, levels, len(models) > 1, use, fields) for model in models for levels in points]
     named = with_names(crossed)
-    variants = [as_variant(variant, taken_by(variant, named, given), use) for variant in named]
+    variants, idle = [], []
+    for variant in named:
+        read, reasons = as_variant(variant, taken_by(variant, named, given), use)
+        refuse_unread({f"{read.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})
+        variants.append(read)
+        idle.append(reasons)
+    refuse_unread({key: reason for key, reason in idle[0].items() if all(key in each for each in idle)})
     return base_first(variants, settings.base)
+
+
+def refuse_unread(reasons: Mapping[str, str]) -> None:
+    """Raise ConfigError for keys that no variant reads, or not the one that has them."""
+    if reasons:
+        raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
 
 
 def refuse_for_all(who: str, keys: Iterable[str]) -> None:
@@ -213,22 +226,26 @@ def taken_by(variant: TypedVariant, all_of: Sequence[TypedVariant], given: Mappi
     return {key: value for key, value in given.items() if key not in read or mentioned(variant.text, key)}
 
 
-def as_variant(variant: TypedVariant, given: Mapping[str, Any], use: Sequence[str]) -> Variant:
-    """The variant with the whole text of its model. Raises an error that names the variant."""
+def as_variant(
+    variant: TypedVariant, given: Mapping[str, Any], use: Sequence[str]
+) -> tuple[Variant, dict[str, str]]:
+    """The variant with the whole text of its model; and its settings that nothing reads, each with the reason. Raises
+    an error that names the variant."""
     task = str(given.get("task", TASK))
     keys = {key: value for key, value in {**given, **variant.settings}.items() if key not in ("task", "use")}
     fields = settings_fields(task)  # what is none of them may be taken out of the text by None
     keys = {key: value for key, value in keys.items() if value is not None or key not in fields}
     try:
         text, data, training = resolve(variant.text, keys, task=task)
-        check_model(text, use=use)
+        architecture = check_model(text, use=use)
     except (ConfigError, FormulaError):  # which say themselves where they are
         raise
     except InputError as error:
         raise InputError(f"{variant.name}: {error}", near=error.near) from None
     resolved = {**data.plain(), **training.plain()}
     own = {key: resolved[key] for key in variant.settings if key in resolved}
-    return Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels))
+    read = Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels))
+    return read, unread(data, training, architecture, [key for key, value in keys.items() if value is not None])
 
 
 def with_types(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ..errors import ConfigError, setting
+from ..errors import ConfigError
 from ..plain import several
-from ..settings import Settings
+from ..settings import Facts, Settings
 
 Named = str | list[str] | None  # a source, several, or none
+OF_STREAMS = Facts(resume="fixed", numbers=True, reader="stream")
 FRACTION = 0.1  # default fraction of a text that is held out
 
 
@@ -176,20 +177,17 @@ class DataSettings(TextSettings):
         False, description="read the data while training, for more than fits in memory: files are shards of rows, and"
         " sources may have weights, as in web=0.7:'pages/*.parquet'",
     )  # fmt: skip
-    bad_shards: Literal["stop", "skip"] = Field(
+    bad_shards: Annotated[Literal["stop", "skip"], OF_STREAMS] = Field(
         "stop", description="what a stream does with a shard that is missing or damaged: stop, or leave it out and"
         " count it",
     )  # fmt: skip
 
-    shuffle: int = Field(
+    shuffle: Annotated[int, OF_STREAMS] = Field(
         1, ge=1, description="rows of a shard that a stream holds and reads in an order of the seed's; 1: each shard is"
         " read from its first row to its last",
     )  # fmt: skip
 
     def need(self) -> None:
-        for key in ("bad_shards", "shuffle"):
-            if getattr(self, key) != DataSettings.model_fields[key].default and not self.stream:
-                raise ConfigError(f"{key}: is for streams; leave it out, or add {setting('stream')}")
         if self.stream and self.overlap == "refuse":
             raise ConfigError("overlap: a stream is not read ahead, so that none can be refused; expected drop or keep")
         super().need()

@@ -95,9 +95,14 @@ def numbers_of(parameters: Iterable[Parameter]) -> Counter[str]:
 
 
 class Optimizer(ABC):
-    """Base of all optimizers. `products` is the dtype in which matrix products inside it may be made."""
+    """Base of all optimizers. `products` is the dtype in which matrix products inside it may be made.
+
+    reads  the fields of TrainingSettings that this one reads, of those that an optimizer may (weight_decay, beta1,
+           beta2, momentum): a run with another optimizer refuses them
+    """
 
     name: ClassVar[str]
+    reads: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     @abstractmethod

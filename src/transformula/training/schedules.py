@@ -50,6 +50,24 @@ def factor(name: str, progress: float, shape: Phases) -> float:
     return schedule(progress, shape)
 
 
+PHASES = {"warmup": "warmup", "decay": "decay", "final": "final_lr"}  # of `Phases` -> in the settings
+
+
+def reads_of(name: str) -> set[str]:
+    """The settings that a schedule reads: `warmup`, which is common to all, and what it looks at of its shape. Raises
+    UnknownName."""
+    schedule, seen = schedules.get(name), {"warmup"}
+
+    class Watched(Phases):
+        def __getattribute__(self, key: str) -> Any:
+            seen.add(key)
+            return super().__getattribute__(key)
+
+    for progress in (0.1, 0.5, 1.0):
+        schedule(progress, Watched())
+    return {key for phase, key in PHASES.items() if phase in seen}
+
+
 def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
     """The settings that a model's `schedule` says; none if it has no such key. In its text `_` and `-` are one.
 
@@ -65,8 +83,8 @@ def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
         schedules.get(name)
     except UnknownName as error:
         raise InputError(f"{here(source)}: {error.message}", near=error.near) from None
-    chosen = bound(f"{here(source)}: {name}", ["warmup", "decay", "final"], items, options)
-    own = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in chosen.items()}}
+    chosen = bound(f"{here(source)}: {name}", list(PHASES), items, options)
+    own = {"lr_schedule": name, **{PHASES[key]: value for key, value in chosen.items()}}
     try:
         TrainingSettings.read(own)
     except ConfigError as error:

@@ -49,16 +49,10 @@ from .progress import Progress
 from .report import RunResult, conclude
 from .saving import Saving
 from .schedules import schedules, with_own_schedule
-from .settings import STEPS, TrainingSettings
+from .settings import CHANGEABLE, NOTED, STEPS, TrainingSettings
 from .state import RunState, flops_per_unit
 
 Follower = Callable[[Mapping[str, Any]], bool]
-
-MACHINE = ("device", "threads", "micro_batches", "parallel")
-LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
-EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
-FAULTS = ("recompute", "on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout")
-FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 
 def train(
@@ -203,14 +197,13 @@ def _choose(order: Order) -> Choices:
             lambda: on_a_part(settings, batch, partial(_measured, order, device), ranks)
         )
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
-    limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
         update={
             "precision": precision,
             "device": settings.device if ranks.several else str(device),
             "threads": threads,
             "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
-            "steps": settings.steps if limited else STEPS,
+            "steps": settings.steps if settings.length else STEPS,
             "out": str(order.folder.path),
             "fit": False,
         }
@@ -378,9 +371,9 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     stated = {key for key in settings.model_fields_set if getattr(settings, key) not in (None, "auto")}
     pairs = {key: (getattr(began, key), getattr(settings, key)) for key in stated & set(kept)}
     changed = {key: (was, now) for key, (was, now) in pairs.items() if was != now}
-    refuse_changes({key: pair for key, pair in changed.items() if key not in FREE}, run.path)
+    refuse_changes({key: pair for key, pair in changed.items() if key not in CHANGEABLE}, run.path)
     what = "from here on it is no longer bit for bit the run that was not interrupted"
-    machines = {key: changed[key] for key in MACHINE if key in changed}
+    machines = {key: changed[key] for key in NOTED if key in changed}
     notes = [f"{key}: {now}, and the run began with {was}: {what}" for key, (was, now) in machines.items()]
     return settings.model_copy(update={key: getattr(began, key) for key in kept if key not in stated}), notes
 
@@ -389,7 +382,7 @@ def check_data(config: Mapping[str, Any], run: RunFolder) -> None:
     """Raise ConfigError where settings of the data are not those that the run recorded."""
     recorded, now = run.config(), json.loads(json.dumps(dict(config), default=str))
     # Files may have been moved: what they hold is compared by `check_same`.
-    both = [key for key in now if key in recorded and key not in (*FREE, *SOURCES, "tokenizer")]
+    both = [key for key in now if key in recorded and key not in (*CHANGEABLE, *SOURCES, "tokenizer")]
     refuse_changes({key: (recorded[key], now[key]) for key in both if recorded[key] != now[key]}, run.path)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...cost.words import bytes_in_words
 from ...errors import InputError
+from ..parallel_text import parallel_of
 from .estimate import LayoutEstimate, check_choice, estimate
 from .setting import PARALLEL, RECOMPUTE, ParallelLayout, PlannedSetting
 
@@ -32,9 +32,10 @@ class LayoutChoices:
         check_choice("recompute", self.recompute, (AUTO, *RECOMPUTE))
         if self.micro_batch is not None and self.micro_batch < 1:
             raise InputError(f"micro_batch must be at least 1; given: {self.micro_batch}")
-        if not re.fullmatch(r"auto|none|ddp|(fsdp|tp=\d+|fsdp,tp=\d+)", self.parallel):
-            known = "auto, none, ddp, fsdp, tp=2, or fsdp,tp=2"
-            raise InputError(f"parallel: expected {known}; this is {self.parallel!r:.40}")
+        try:
+            parallel_of(self.parallel)
+        except ValueError as error:
+            raise InputError(f"parallel: {error}; this is {self.parallel!r:.40}") from None
 
     def allows(self, layout: ParallelLayout) -> bool:
         named = self.parallel in (AUTO, layout.name)
@@ -113,8 +114,8 @@ def no_layout(setting: PlannedSetting, choices: LayoutChoices) -> InputError:
     known = sorted({layout.name for layout in layouts(replace(setting, batch_tokens=least), LayoutChoices())})
     if choices.parallel not in (AUTO, *known):
         what = f"parallel: {choices.parallel} is no layout of {setting.gpus:,} devices, {setting.node} in a node"
-        tensor = re.search(r"tp=0*([1-9]\d*)", choices.parallel)
-        why = setting.work.share(int(tensor[1])).refusal if tensor else ""
+        _, tensor = parallel_of(choices.parallel)
+        why = setting.work.share(tensor).refusal if tensor > 1 else ""
         return InputError(f"{what}{f' ({why})' if why else ''}; these are: {', '.join(known)}")
     what = f"a batch of {setting.batch_tokens:,} tokens has {rows:,} rows"
     remedy = f"take --batch-tokens {least:,}, fewer devices, or a smaller --micro-batch"

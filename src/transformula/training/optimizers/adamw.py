@@ -27,6 +27,7 @@ class AdamW(Optimizer):
     """AdamW for every parameter."""
 
     name = "adamw"
+    reads = ("weight_decay", "beta1", "beta2")
 
     @staticmethod
     def default_lr(width: int) -> float:

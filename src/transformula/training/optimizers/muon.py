@@ -56,6 +56,7 @@ class Muon(Optimizer):
     """Muon for matrices, AdamW for the rest, at one learning rate."""
 
     name = "muon"
+    reads = (*AdamW.reads, "momentum")
 
     @staticmethod
     def default_lr(width: int) -> float:

@@ -9,12 +9,12 @@ fsdp,tp=2   both: two ranks share each matrix, and pairs of ranks share the batc
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from ...analysis.parallel_text import parallel_of
 from ...analysis.tensor_plan import tensor_plan
 from ...cost.machine import cores, device_memory
 from ...cost.memory import of_parameters
@@ -28,7 +28,6 @@ from ..settings import TrainingSettings
 from .world import Ranks
 
 AUTO, NONE, DDP, FSDP = "auto", "none", "ddp", "fsdp"
-LAYOUT = re.compile(r"(fsdp)?,?(?:tp=(\d+))?")
 MOST = 0.5  # of a rank's memory, for these, in ddp; the rest is for the forward pass
 
 
@@ -96,9 +95,7 @@ def by_size(
 
 def read_layout(text: str, ranks: Ranks) -> RankLayout:
     """What `fsdp`, `tp=2` or `fsdp,tp=2` says. Raises ConfigError where the ranks do not divide so."""
-    match = LAYOUT.fullmatch(text)
-    assert match is not None, text
-    data, tensor = match[1] or NONE, int(match[2] or 1)
+    data, tensor = parallel_of(text)
     if ranks.size % tensor or (data == NONE and tensor != ranks.size):
         known = [n for n in range(2, ranks.size + 1) if ranks.size % n == 0]
         fitting = ", ".join([f"tp={ranks.size}", *(f"fsdp,tp={n}" for n in known[:-1])]) if known else "fsdp"
