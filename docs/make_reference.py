@@ -35,16 +35,16 @@ HERE = Path(__file__).parent / "reference"
 
 
 def help_of(verb: str) -> str:
-    """What `transformula VERB --help` prints."""
+    """What `transformula VERB --help all` prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        door.dispatch([verb, "--help"])
+        door.dispatch([verb, "--help", "all"])
     return out.getvalue().rstrip()
 
 
 def command_line() -> str:
     """The page of the command line."""
-    rows = ["# Command line", "", "Every verb's `--help`, as printed.", ""]
+    rows = ["# Command line", "", "Every verb's `--help all`, as printed.", ""]
     rows += [
         "| verb | |",
         "| --- | --- |",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
@@ -37,18 +36,12 @@ class Facts:
              says so; else it is read where that setting is not at its default; "": always
     """
 
-    resume: Literal["fixed", "free", "noted"]
-    numbers: bool
+    resume: Literal["fixed", "free", "noted"] = "fixed"
+    numbers: bool = True
     limit: bool = False
     paired: bool = True
     basic: bool = False
     reader: str = ""
-
-
-def facts_of(field: FieldInfo) -> Facts:
-    """The facts that a field states; of one that states none, as most of data, that it is fixed and decides numbers."""
-    stated = (known for known in field.metadata if isinstance(known, Facts))
-    return next(stated, Facts(resume="fixed", numbers=True))
 
 
 class Settings(BaseModel):
@@ -89,8 +82,14 @@ class Settings(BaseModel):
 
     @classmethod
     def facts(cls) -> dict[str, Facts]:
-        """The facts of each field."""
-        return {name: facts_of(field) for name, field in cls.model_fields.items()}
+        """The facts of each field: those that it states, or that the same one of a base states; of one without, as most
+        of data, that it is fixed and decides numbers."""
+        bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
+        fields = {name: [base.model_fields[name] for base in bases if name in base.model_fields]
+                  for name in cls.model_fields}  # fmt: skip
+        stated = {name: (known for field in own for known in field.metadata if isinstance(known, Facts))
+                  for name, own in fields.items()}  # fmt: skip
+        return {name: next(known, Facts()) for name, known in stated.items()}
 
     @classmethod
     def of_run(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:

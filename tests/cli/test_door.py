@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import transformula
 from transformula import errors
 from transformula.cli import door, main
+from transformula.tasks.base import tasks
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,6 +52,47 @@ def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help"]) == 0
     assert main(["help", "tarin"]) == 2
     assert "did you mean train" in capsys.readouterr().err
+
+
+def page(*typed: str) -> str:
+    """What the help of a verb prints."""
+    command = door.command_of(typed[0], typed[1:])
+    return command.parser(typed[1:]).format_help()
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_help_is_a_screen_of_what_matters_and_all_of_it_where_that_is_asked(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+    for typed in ([verb, "--help", "all"], [verb, "-h", "all"], ["help", verb, "all"], [verb, "--help"]):
+        with pytest.raises(SystemExit):
+            main(typed)
+        shown.append(capsys.readouterr().out)
+    whole, short = (set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in (shown[0], shown[3]))
+    assert shown[0] == shown[1] == shown[2] and short < whole and len(short) == 10
+    assert f"options: transformula {verb} --help all\n" in shown[3] and shown[3].count(f"  transformula {verb} ") == 2
+    for group in ("data", "training", "model"):
+        assert f"\n{group}:\n  --" in shown[3]
+    with pytest.raises(errors.InputError, match=f"see: transformula {verb} --help all"):
+        door.dispatch([verb, "--hlep", "1", "--wat"])
+
+
+@pytest.mark.parametrize("task", tasks.names())
+def test_the_help_of_each_task_fits_on_a_screen(task: str) -> None:
+    for verb in ("train", "compare"):
+        lines = page(verb, "--task", task, "--help").splitlines()
+        assert len(lines) <= 40 and max(map(len, lines)) <= 100
+        own = {f"--{key.replace('_', '-')}" for key in tasks.get(task).settings.model_fields}
+        assert own <= set(re.findall(r"--[\w-]+", page(verb, "--task", task, "--help", "all")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_the_examples_of_the_short_help_work(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for example in door.VERBS[verb].examples[: 2 if verb == "train" else 1]:  # the other one takes minutes
+        assert main(shlex.split(example)[1:]) == 0
 
 
 @pytest.mark.parametrize("verb", door.all_verbs())

@@ -60,7 +60,7 @@ def test_each_verb_that_writes_a_folder_is_here(capsys: pytest.CaptureFixture[st
     said = {}
     for name in VERBS:
         with pytest.raises(SystemExit):
-            main([name.rstrip("_"), "--help"])
+            main([name.rstrip("_"), "--help", "all"])
         said[name.rstrip("_")] = capsys.readouterr().out
     assert {name for name, text in said.items() if re.search(r"--out \w+ +[^\n]*folder", text)} == set(WRITE_FOLDERS)
 

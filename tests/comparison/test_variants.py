@@ -116,8 +116,8 @@ def two_values(field: Any) -> str:
 
 
 def varied_keys() -> Iterator[Any]:
-    """(task, key, values) of each key that --help of `train` and `compare` shows under model, data and training; each
-    once, for all tasks that have it alike."""
+    """(task, key, values) of each key that --help all of `train` and `compare` shows under model, data and training;
+    each once, for all tasks that have it alike."""
     for key in MODEL_OPTIONS:
         yield TASK, key, VALUES.get(key, "0.1,0.3" if key == "dropout" else "2,3")
     seen = set()

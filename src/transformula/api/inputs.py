@@ -267,7 +267,7 @@ def must_write(predictor: Predictor | None) -> Predictor:
             instead = f"`{predictor.method}` (on the command line: transformula {predictor.verb})"
         raise InputError(
             f"this model was not trained to write a target for a source; what it does is done by {instead}. Train"
-            " one with a task that writes targets: transformula train --help lists the tasks"
+            " one with a task that writes targets: transformula train --help all lists the tasks"
         )
     return predictor
 

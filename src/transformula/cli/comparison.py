@@ -18,8 +18,9 @@ def compare_options(parser: Parser) -> None:
     from ..tasks.verb import built_in_tasks
     from ..training.settings import UNPAIRED, TrainingSettings
 
-    what = f"what the models learn, one of the tasks listed below (default: {TASK}); --help beside it shows its options"
-    parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
+    what = f"what the models learn, of the tasks that --help all lists (default: {TASK});"
+    what += " beside it --help all shows the options of this task"
+    parser.add("--task", "NAME", what, basic=True, default=argparse.SUPPRESS)
     QUIET(parser)
     USE(parser)
     begun = parser.begin()
@@ -42,6 +43,8 @@ def compare_options(parser: Parser) -> None:
     "VARIANT [VARIANT ...]",
     compare_options,
     examples=[
+        "transformula compare pre-norm post-norm --budget 20m --dry-run",
+        "transformula compare pre-norm --vary optimizer=adamw,muon --protocol quick",
         "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m --dry-run",
         "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m",
         'transformula compare pre-norm "mine: x = x + scalar(0) * mlp(norm(x))" --data shakespeare.txt --until decided',

@@ -49,7 +49,7 @@ Transformers whose layers are written as their equations.
 
 {verbs}
 
-  transformula VERB --help     its options, with an example
+  transformula VERB --help     its options, with examples; of train and compare --help all shows all
   transformula help VERB       the same
   transformula --version
 
@@ -134,7 +134,7 @@ def dispatch(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb in ("-h", "--help", "help"):
         if rest:
-            return dispatch([*rest, "--help"])
+            return dispatch([rest[0], "--help", *rest[1:]])
         print(usage())
         return 0
     if verb in ("-V", "--version"):

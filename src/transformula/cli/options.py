@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,6 +48,10 @@ MODEL_OPTIONS = {
 }
 """Keys that every model file may have. A number of the model's own, or a flag, is an option too: `--rank 8`."""
 
+BASIC_OF_MODELS = ("depth", "width")  # of these, what the short --help shows
+
+HELP, ALL = ("-h", "--help"), "all"
+
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
 RUN = "a run's folder (its best model) or a model's"
 
@@ -65,7 +70,11 @@ class Parser(argparse.ArgumentParser):
             formatter_class=Formatter,
             allow_abbrev=False,
         )
-        self.arguments = arguments  # those typed, which may say what further options there are
+        # those typed, which may say what further options there are, and whether --help is to show all of them
+        self.whole = any(one in HELP and after == ALL for one, after in pairwise(arguments))
+        self.arguments = [a for n, a in enumerate(arguments) if not (n and a == ALL and arguments[n - 1] in HELP)]
+        self.basic: list[argparse.Action] = []  # the short page shows these; none: there is no such page
+        self.examples = examples
         self.model_options = False
         self.begun: argparse.Namespace | None = None
         self.rest: list[str] = []
@@ -77,12 +86,37 @@ class Parser(argparse.ArgumentParser):
             message += " (a shell takes braces apart: quote them, as in --data 'train.{de,en}')"
         if parts := re.match(r"argument (--[\w-]+).*: expected (one|at least one) argument", message):
             message += f" (one that begins with a dash stands behind =, as in {parts[1]}=-a.txt)"
-        raise InputError(f"{message}; see: {self.prog} --help")
+        raise InputError(f"{message}; see: {self.page}")
 
-    def add(self, option: str, metavar: str | None, what: str, **more: Any) -> None:
-        """An argument or an option, with a value of this name; without one, a switch, unless `more` says what it is."""
+    @property
+    def page(self) -> str:
+        """What shows all options."""
+        return f"{self.prog} --help{f' {ALL}' if self.basic else ''}"
+
+    def format_help(self) -> str:
+        """The page of all options; where some are basic, that of these, unless all are asked for."""
+        return super().format_help() if self.whole or not self.basic else self.short_help()
+
+    def short_help(self) -> str:
+        """A page that fits on a screen: arguments, basic options by group, two examples, and how to see the rest."""
+        formatter = ShortFormatter(self.prog, 20, 100)
+        formatter.add_usage(self.usage, [], [])
+        formatter.add_text(filled(" ".join(re.split(r"(?<=[.?!])\s", self.description or "")[:3]), 100))
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(a for a in group._group_actions if a in self.basic or not a.option_strings)
+            formatter.end_section()
+        options = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
+        ending = ["examples:", *(f"  {e}" for e in self.examples[:2]), f"all {len(options)} options: {self.page}"]
+        formatter.add_text("\n".join([*ending, filled(EXIT_CODES, 100)]))
+        return formatter.format_help()
+
+    def add(self, option: str, metavar: str | None, what: str, basic: bool = False, **more: Any) -> None:
+        """An argument or an option, with a value of this name; without one, a switch, unless `more` says what it is.
+        `basic`: the short --help shows it."""
         how = {"action": "store_true"} if metavar is None and option.startswith("--") else {"metavar": metavar}
-        self.add_argument(option, help=what, **{**how, **more})
+        action = self.add_argument(option, help=what, **{**how, **more})
+        self.basic += [action] if basic else []
 
     def add_model_options(self) -> None:
         """Let every key of a model file be an option."""
@@ -93,17 +127,19 @@ class Parser(argparse.ArgumentParser):
         )
         for key, what in MODEL_OPTIONS.items():
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
-            group.add_argument(option_of(key), metavar=metavar, default=argparse.SUPPRESS, help=what)
+            action = group.add_argument(option_of(key), metavar=metavar, default=argparse.SUPPRESS, help=what)
+            self.basic += [action] if self.basic and key in BASIC_OF_MODELS else []
 
     def add_settings(self, title: str, settings: type[Settings], without: Sequence[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
         from ..settings import FORMER_KEYS  # only where settings are options: explain does without pydantic
 
         self.settings.append(settings)
-        group = self.add_argument_group(title)
+        group, facts = self.add_argument_group(title), settings.facts()
         for name, field in settings.model_fields.items():
             if name not in without:
-                group.add_argument(option_of(name), default=argparse.SUPPRESS, **described(field))
+                action = group.add_argument(option_of(name), default=argparse.SUPPRESS, **described(field))
+                self.basic += [action] if self.basic and facts[name].basic else []
         for former, name in FORMER_KEYS.items():
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -115,7 +151,7 @@ class Parser(argparse.ArgumentParser):
 
     def begin(self) -> argparse.Namespace:
         """Read the options that were added so far, which say what others there are; `parse` reads the rest."""
-        help = [argument for argument in self.arguments if argument in ("-h", "--help")]
+        help = [argument for argument in self.arguments if argument in HELP]
         self.begun, rest = self.parse_known_args([argument for argument in self.arguments if argument not in help])
         self.rest = [*help, *rest]
         return self.begun
@@ -159,7 +195,7 @@ class Parser(argparse.ArgumentParser):
         ours = field_key(option, [name[2:].replace("-", "_") for name in known])
         near = nearest(option, known) if ours is None else [option_of(ours.name)]
         suggestion = did_you_mean(near) if ours is None else suggest(ours, value, "line") + ";"
-        return InputError(f"unknown option {option};{suggestion} see: {self.prog} --help", near=near)
+        return InputError(f"unknown option {option};{suggestion} see: {self.page}", near=near)
 
 
 class Given:
@@ -248,11 +284,28 @@ def option(name: str, metavar: str | None, what: str, **more: Any) -> Callable[[
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """Wide enough for a line of help beside each option, whatever the terminal says of itself."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=34, width=112)
+    def __init__(self, prog: str, position: int = 34, width: int = 112) -> None:
+        super().__init__(prog, max_help_position=position, width=width)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+class ShortFormatter(Formatter):
+    """Of an option its first name; of what it means, what stands before a semicolon, and the default."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        return super()._format_action_invocation(action).partition(", --no-")[0]
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        first, _, rest = text.partition(";")
+        default = re.search(r" \(default: [^()]*\)", rest)
+        return super()._split_lines(first + (default[0] if default else ""), width)
+
+
+def filled(text: str, width: int) -> str:
+    """A paragraph in lines of at most this width."""
+    return textwrap.fill(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def option_of(key: str) -> str:

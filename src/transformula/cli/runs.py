@@ -18,13 +18,13 @@ def train_options(parser: Parser) -> None:
     from ..tasks.verb import built_in_tasks
     from ..training.settings import TrainingSettings
 
-    what = "what the model learns, one of the tasks listed below (default: that of the run of --init-from,"
-    what += f" else {TASK}); --help beside it shows its options"
-    parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
+    what = f"what the model learns, of the tasks that --help all lists (default: that of --init-from, else {TASK});"
+    what += " beside it --help all shows the options of this task"
+    parser.add("--task", "NAME", what, basic=True, default=argparse.SUPPRESS)
     parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")
-    parser.add("--resume", "RUN", "continue this run exactly where it stopped")
+    parser.add("--resume", "RUN", "continue this run exactly where it stopped", basic=True)
     what = "start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded"
-    parser.add("--init-from", "RUN", what)
+    parser.add("--init-from", "RUN", what, basic=True)
     what = "the stack of MODEL that loads the layers of --init-from, of one stack; or the stack of --init-from that"
     parser.add("--init-stack", "NAME", f"{what} becomes a model of one stack")
     what = "train a trained MODEL's text from randomly initialized weights"
@@ -45,12 +45,14 @@ def train_options(parser: Parser) -> None:
     "[MODEL]",
     train_options,
     examples=[
+        "transformula train pre-norm --depth 2 --width 64 --steps 200",
+        "transformula train --resume runs/pre-norm --steps 400",
         'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
         "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
         "transformula train translator --task translation --data 'train.{de,en}' --validation 'val.{de,en}'"
         " --epochs 10",
         "transformula train --task classification --data reviews.csv",
-        "transformula train --task translation --help",
+        "transformula train --task translation --help all",
         "transformula train --resume runs/first --steps 4000",
         "torchrun --standalone --nproc-per-node 2 -m transformula train model.yaml --data shakespeare.txt",
         "transformula train --init-from runs/first --data other.txt",

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..errors import setting
 from ..plain import several
-from ..settings import Settings
+from ..settings import Facts, Settings
 
 SEEDS = {"quick": 3, "standard": 6, "strict": 10}  # paired runs of each arm, by protocol
 SIZES = {"quick": 1, "standard": 2, "strict": 2}
@@ -69,7 +69,7 @@ class ComparisonSettings(Settings):
     """How variants are compared."""
 
     base: str | None = Field(None, description="the variant that the others are compared with (default: the first)")
-    vary: Annotated[list[str], BeforeValidator(listed_rows)] = Field(
+    vary: Annotated[list[str], BeforeValidator(listed_rows), Facts(basic=True)] = Field(
         [],
         description="values of one key, each of them a variant: optimizer=adamw,muon; of a word: norm=rms,layer;"
         " several are a grid. Values that hold commas are separated by ' | '. lr=auto: 1/4, 1/2, 1, 2 and 4 times the"
@@ -77,10 +77,10 @@ class ComparisonSettings(Settings):
     )
     fraction: str = Field("1", description="the part of that grid which is run, balanced: 1/2, 1/4, ...")
 
-    protocol: Protocol = Field(
+    protocol: Annotated[Protocol, Facts(basic=True)] = Field(
         "standard",
-        description="how much is needed to believe it: quick (3 seeds, one size: an indication only), standard (6"
-        " seeds, two sizes) or strict (10 seeds, two sizes)",
+        description="how much is needed to believe it: quick (3 seeds, one size), standard (6 seeds, two sizes) or"
+        " strict (10 seeds, two sizes); quick is an indication only",
     )
     seeds: int | None = Field(
         None, ge=2, le=1000, description="paired runs of each arm: 3, 6 or 10 by the protocol, unless said"
@@ -119,7 +119,7 @@ class ComparisonSettings(Settings):
         description="sizes of model, of which the given one is the smallest (default: by the protocol)",
     )
     size_ratio: float = Field(3.0, ge=1.5, le=30, description="FLOPs of a size over those of the next smaller one")
-    budget: str | None = Field(
+    budget: Annotated[str | None, Facts(basic=True)] = Field(
         None, description=f"time for the whole comparison, such as 20m or 2h; it sets the steps (default: {BUDGET})"
     )
 
@@ -136,7 +136,9 @@ class ComparisonSettings(Settings):
         32, ge=0, le=100_000,
         description="rows of the validation set over which each trained model is inspected for the report; 0: none",
     )  # fmt: skip
-    dry_run: bool = Field(False, description="show what would be run and what it would cost, and stop")
+    dry_run: Annotated[bool, Facts(basic=True)] = Field(
+        False, description="show what would be run and what it would cost, and stop"
+    )
     force: bool = Field(
         False, description="go on where a check fails, or where the plan cannot show the effect; the report says so"
     )

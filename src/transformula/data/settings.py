@@ -11,7 +11,7 @@ from ..plain import several
 from ..settings import Facts, Settings
 
 Named = str | list[str] | None  # a source, several, or none
-OF_STREAMS = Facts(resume="fixed", numbers=True, reader="stream")
+OF_STREAMS = Facts(reader="stream")
 FRACTION = 0.1  # default fraction of a text that is held out
 
 
@@ -102,7 +102,7 @@ class FileSettings(Settings):
 class SourceSettings(FileSettings):
     """What every task on data from files says of it."""
 
-    data: Named = Field(
+    data: Annotated[Named, Facts(basic=True)] = Field(
         None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}', a class"
         " of lines as good=reviews.txt, hf:OWNER/NAME, a built-in set, or a list of these",
     )  # fmt: skip
@@ -144,7 +144,7 @@ class SourceSettings(FileSettings):
 class TextSettings(SourceSettings):
     """Which text a model learns from."""
 
-    data: Named = Field(
+    data: Annotated[Named, Facts(basic=True)] = Field(
         "python-docs",
         description="a file, a folder, a pattern such as 'texts/*.md', hf:OWNER/NAME:CONFIG, a list of these, or"
         " python-docs or python-code",

@@ -259,7 +259,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
             who, gives = cls.name.replace("-", " "), " and ".join(f"`{name}`" for name in cls.may_read)
             raise InputError(
                 f"{who} gives a model {gives} alone; this one reads {', '.join(inputs) or 'nothing'}: name"
-                " a task whose data has that (transformula train --help lists the tasks), or leave"
+                " a task whose data has that (transformula train --help all lists the tasks), or leave"
                 f" {', '.join(others) or 'it'} out of its `before`"
             )
         if not architecture.main.causal:

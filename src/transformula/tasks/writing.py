@@ -333,7 +333,7 @@ class Writing(Predictor):
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: the file is missing: this model was not trained to write a target for a source; train one"
-                " with a task that does: transformula train --help lists the tasks"
+                " with a task that does: transformula train --help all lists the tasks"
             ) from None
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None

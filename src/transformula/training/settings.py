@@ -85,13 +85,13 @@ class TrainingSettings(Settings):
     tokens: Annotated[int | None, Facts(resume="free", numbers=True, limit=True)] = Field(
         None, ge=1, description="stop after this many tokens, or what else the task counts"
     )
-    minutes: Annotated[float | None, Facts(resume="free", numbers=True, limit=True, paired=False, basic=True)] = Field(
+    minutes: Annotated[float | None, Facts(resume="free", numbers=True, limit=True, paired=False)] = Field(
         None, gt=0, description="stop after this many minutes, including the last evaluation"
     )
     epochs: Annotated[float | None, Facts(resume="free", numbers=True, limit=True, basic=True)] = Field(
         None, gt=0, description="stop after this many passes over the training set"
     )
-    batch: Annotated[int | None, Facts(resume="fixed", numbers=True, basic=True)] = Field(
+    batch: Annotated[int | None, Facts(resume="fixed", numbers=True)] = Field(
         None, ge=1, description="sequences per batch (default: 16; tasks on pairs use --batch-tokens instead)"
     )
     accumulate: Annotated[int, Facts(resume="fixed", numbers=True)] = Field(
@@ -118,7 +118,7 @@ class TrainingSettings(Settings):
         " in memory as a whole: for large vocabularies",
     )  # fmt: skip
 
-    optimizer: Annotated[str, Facts(resume="fixed", numbers=True, basic=True)] = Field(
+    optimizer: Annotated[str, Facts(resume="fixed", numbers=True)] = Field(
         "muon", description="muon, adamw, or another registered one"
     )
     lr: Annotated[float | None, Facts(resume="fixed", numbers=True, basic=True)] = Field(
@@ -181,7 +181,7 @@ class TrainingSettings(Settings):
     threads: Annotated[int | None, Facts(resume="noted", numbers=True)] = Field(
         None, ge=1, le=1024, description="CPU threads (default: 1 or all cores, the faster one in a short measurement)"
     )
-    seed: Annotated[int, Facts(resume="fixed", numbers=True, basic=True)] = Field(
+    seed: Annotated[int, Facts(resume="fixed", numbers=True)] = Field(
         1, ge=0, lt=2**63, description="random seed of initial weights, data order and dropout"
     )
 
