@@ -60,13 +60,13 @@ def resolve(
 
     All mistakes of the settings are in one report.
     """
-    from ..training.settings import TrainingSettings
+    from ..training.settings import settings_with
 
     if isinstance(model, Model):
         text = model.architecture.text
     else:
         text = model if isinstance(model, ModelText) else read_model(model)
-    groups = (of_task(task, "settings"), TrainingSettings)
+    groups = (of_task(task, "settings"), settings_with(given.get("optimizer")))
     settings = {name for group in groups for name in group.model_fields}
     keys = {*OF_MODELS, *text.numbers}
     known = [*settings, *keys, *OUTER]
@@ -77,8 +77,8 @@ def resolve(
         if key not in keys and not mentioned(whole, key):
             where = "file" if source and key not in beside else ""
             what, names = unknown_key(key, given[key], known, where)
-            if having := tasks_with(key):
-                what, names = f"{task} has no such setting; tasks with it: {', '.join(having)}", []
+            if having := elsewhere(key, task, given.get("optimizer")):
+                what, names = having, []
             mistakes.append(f"{shortened(key)}: {what}")
             near += names
     for group in groups:
@@ -91,11 +91,17 @@ def resolve(
     return read_model(text, {**needs, **changes}), read[0], read[1]
 
 
-def tasks_with(key: str) -> list[str]:
-    """The tasks whose data has this setting."""
+def elsewhere(key: str, task: str, optimizer: Any) -> str:
+    """What is said of a setting that other tasks or optimizers have; "" where none has it."""
     from ..tasks.base import tasks
+    from ..training.optimizer import optimizers
 
-    return [name for name in tasks.names() if key in of_task(name, "settings").model_fields]
+    having = [name for name in tasks.names() if key in of_task(name, "settings").model_fields]
+    if having:
+        return f"{task} has no such setting; tasks with it: {', '.join(having)}"
+    having = [name for name in optimizers.names() if key in optimizers.get(name).settings.model_fields]
+    own = "the default optimizer" if optimizer is None else optimizer
+    return f"{own} has no such setting; optimizers with it: {', '.join(having)}" if having else ""
 
 
 def lacking(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:

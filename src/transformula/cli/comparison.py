@@ -16,7 +16,7 @@ def compare_options(parser: Parser) -> None:
     from ..comparison.settings import ComparisonSettings
     from ..comparison.study import study_names
     from ..tasks.verb import built_in_tasks
-    from ..training.settings import UNPAIRED, TrainingSettings
+    from ..training.settings import UNPAIRED, settings_with
 
     what = f"what the models learn, of the tasks that --help all lists (default: {TASK});"
     what += " beside it --help all shows the options of this task"
@@ -33,7 +33,7 @@ def compare_options(parser: Parser) -> None:
     parser.add_settings("comparison", ComparisonSettings)
     taken = [*ComparisonSettings.model_fields, *UNPAIRED]
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"), without=taken)
-    parser.add_settings("training", TrainingSettings, without=taken)
+    parser.add_settings("training", settings_with(parser.typed("--optimizer")), without=taken)
     parser.add_model_options()
     parser.add_table("tasks", built_in_tasks())
 

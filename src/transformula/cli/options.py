@@ -156,6 +156,13 @@ class Parser(argparse.ArgumentParser):
         self.rest = [*help, *rest]
         return self.begun
 
+    def typed(self, option: str) -> str | None:
+        """The value of an option that is not read yet, as it was typed."""
+        reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        reader.add_argument(option, dest="value", nargs="?")
+        value: str | None = reader.parse_known_args(self.rest)[0].value
+        return value
+
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
         rest, others = self._set_apart(arguments if self.begun is None else self.rest)

@@ -16,7 +16,7 @@ def train_options(parser: Parser) -> None:
     from ..api.reading import TASK, of_task
     from ..api.starting import task_named
     from ..tasks.verb import built_in_tasks
-    from ..training.settings import TrainingSettings
+    from ..training.settings import settings_with
 
     what = f"what the model learns, of the tasks that --help all lists (default: that of --init-from, else {TASK});"
     what += " beside it --help all shows the options of this task"
@@ -35,7 +35,7 @@ def train_options(parser: Parser) -> None:
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.init_from, begun.use)
     parser.add("model", "MODEL", f"{MODEL}; some tasks, such as classification, have one of their own", nargs="?")
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
-    parser.add_settings("training", TrainingSettings)
+    parser.add_settings("training", settings_with(parser.typed("--optimizer")))
     parser.add_model_options()
     parser.add_table("tasks", built_in_tasks())
 

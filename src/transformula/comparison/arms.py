@@ -46,7 +46,8 @@ class Base:
 
     def config(self, variant: Variant, shape: Shape | None = None) -> dict[str, Any]:
         """A variant's configuration at the smallest size, or in another shape; its steps come later."""
-        fields = (settings_fields(self.task) | {*OUTER}) - {*LIMITS, "model", "use", "from_scratch"}
+        optimizer = variant.settings.get("optimizer", self.given.get("optimizer"))
+        fields = (settings_fields(self.task, optimizer) | {*OUTER}) - {*LIMITS, "model", "use", "from_scratch"}
         config: dict[str, Any] = {"task": self.task, "model": variant.model}
         config |= {"use": [*self.use]} if self.use else {}
         config |= {key: value for key, value in self.given.items() if key in fields}

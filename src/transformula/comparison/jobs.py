@@ -21,7 +21,6 @@ from ..data.sources import SOURCES, apart, beside, files_of, visible_files
 from ..language.model_writing import content_of
 from ..plain import several
 from ..runs.identity import code_identity, content_hash, digest, package_identity, versions
-from ..training.settings import NO_NUMBERS
 from .records import Arm, Job, Stage
 
 OF_THE_RUN = ("out", "lr", "seed")  # a job says them itself
@@ -63,13 +62,16 @@ def identity_of(config: Mapping[str, Any]) -> str:
     """What all runs of a configuration have in common that decides their numbers, as a hash."""
     use = tuple(several(config.get("use")))
     plan = plan_run({key: value for key, value in config.items() if key not in OF_THE_RUN}, use)
+    facts = plan.training.facts()
     return digest(
         {
             "model": model_identity(plan),
             "task": plan.task,
             "data": data_identity(plan),
             "training": {
-                key: value for key, value in plan.training.plain().items() if key not in (*OF_THE_RUN, *NO_NUMBERS)
+                key: value
+                for key, value in plan.training.plain().items()
+                if facts[key].numbers and key not in OF_THE_RUN
             },
             "start": start_identity(config),
             "code": code_identity(),

@@ -32,6 +32,7 @@ from ..language.model_writing import write_text
 from ..language.source import Source
 from ..plain import several
 from ..settings import Settings
+from ..training.settings import settings_with
 from .records import Variant
 from .settings import ComparisonSettings, for_all
 from .vary import Levels, factor_of, grid, read_rows
@@ -221,8 +222,14 @@ def with_names(variants: Sequence[TypedVariant]) -> list[TypedVariant]:
 
 def taken_by(variant: TypedVariant, all_of: Sequence[TypedVariant], given: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that a variant takes of those given for all: a number such as `rank` or `dropout` is for the texts that
-    read it; where none does, all take it, and the first says that it is unknown."""
+    read it, an option that an optimizer brings for those with it; where none does, all take it, and the first says that
+    it is unknown."""
+
+    def brought(one: TypedVariant) -> set[str]:
+        return {*settings_with(one.settings.get("optimizer", given.get("optimizer"))).model_fields}
+
     read = {key for key in given if any(mentioned(one.text, key) for one in all_of)}
+    read |= set().union(*map(brought, all_of)) - brought(variant)
     return {key: value for key, value in given.items() if key not in read or mentioned(variant.text, key)}
 
 
@@ -233,7 +240,7 @@ def as_variant(
     an error that names the variant."""
     task = str(given.get("task", TASK))
     keys = {key: value for key, value in {**given, **variant.settings}.items() if key not in ("task", "use")}
-    fields = settings_fields(task)  # what is none of them may be taken out of the text by None
+    fields = settings_fields(task, keys.get("optimizer"))  # what is none of them may be taken out of the text by None
     keys = {key: value for key, value in keys.items() if value is not None or key not in fields}
     try:
         text, data, training = resolve(variant.text, keys, task=task)
@@ -252,23 +259,21 @@ def with_types(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given for all variants, alike whether it was typed or is a value of Python: settings have the types of
     their fields, numbers of the model are text. What is wrong stays, and is told with all mistakes of a variant."""
     typed = {key: constant_text(value) if isinstance(value, (int, float)) else value for key, value in given.items()}
-    for group in groups_of(str(given.get("task", TASK))):
+    for group in groups_of(str(given.get("task", TASK)), given.get("optimizer")):
         own = {key: value for key, value in given.items() if key in group.model_fields and value is not None}
         with suppress(ConfigError):
             typed |= {key: value for key, value in group.read(own).plain().items() if key in own}
     return typed
 
 
-def groups_of(task: str) -> tuple[type[Settings], type[Settings]]:
-    """The settings of a task's data, and those of training."""
-    from ..training.settings import TrainingSettings
-
-    return of_task(task, "settings"), TrainingSettings
+def groups_of(task: str, optimizer: Any = None) -> tuple[type[Settings], type[Settings]]:
+    """The settings of a task's data, and those of training with an optimizer."""
+    return of_task(task, "settings"), settings_with(optimizer)
 
 
-def settings_fields(task: str) -> set[str]:
+def settings_fields(task: str, optimizer: Any = None) -> set[str]:
     """The keys of a run's configuration that are settings of its data and of training, and none of its model."""
-    return {name for group in groups_of(task) for name in group.model_fields}
+    return {name for group in groups_of(task, optimizer) for name in group.model_fields}
 
 
 def base_first(variants: Sequence[Variant], base: str | None) -> list[Variant]:

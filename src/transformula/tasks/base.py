@@ -91,9 +91,23 @@ def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> C
 
     def decorate(kind: type[Task]) -> type[Task]:
         kind.name = name
+        check_loss(kind)
         return tasks.register(name, needs, aliases)(kind)
 
     return decorate
+
+
+def check_loss(kind: type[Task]) -> None:
+    """Raise InputError for a class whose `objective` nothing calls. A class with a loss of its own carries no segments
+    and makes no logits in chunks, unless it says so: what it inherits is said of another loss."""
+    made_by = next(base for base in kind.__mro__ if "loss" in vars(base))
+    if hasattr(kind, "objective") and not hasattr(made_by, "objective"):
+        raise InputError(
+            f"task {kind.name!r}: nothing calls its `objective`, since the loss of {made_by.__name__} is made by its"
+            " method loss(self, model, batch): override that one"
+        )
+    if made_by is kind:
+        kind.carries, kind.chunks = (vars(kind).get(key, False) for key in ("carries", "chunks"))
 
 
 def check_task(kind: type[Task], architecture: Architecture) -> None:

@@ -97,11 +97,12 @@ def numbers_of(parameters: Iterable[Parameter]) -> Counter[str]:
 class Optimizer(ABC):
     """Base of all optimizers. `products` is the dtype in which matrix products inside it may be made.
 
-    reads  the fields of TrainingSettings that this one reads, of those that an optimizer may (weight_decay, beta1,
-           beta2, momentum): a run with another optimizer refuses them
+    settings  the settings of a run with it: a class derived from TrainingSettings has options and defaults of its own
+    reads     which of the options of optimizers it reads (weight_decay, beta1, beta2, momentum): others are refused
     """
 
     name: ClassVar[str]
+    settings: ClassVar[type[TrainingSettings]] = TrainingSettings
     reads: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod

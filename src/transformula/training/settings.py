@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -259,9 +260,16 @@ class TrainingSettings(Settings):
         """Whether some steps are answered by going back to a checkpoint."""
         return "rollback" in (self.on_not_finite, self.on_spike)
 
+def settings_with(optimizer: Any) -> type[TrainingSettings]:
+    """The settings of training with the optimizer of this name, which may bring options of its own. One that does comes
+    from outside, and was imported with torch: so nothing is loaded for those that are built in."""
+    module = sys.modules.get(f"{__package__}.optimizer")
+    known = optimizer is not None and module is not None and optimizer in module.optimizers
+    return module.optimizers.get(optimizer).settings if module is not None and known else TrainingSettings
+
+
 FACTS = TrainingSettings.facts()
 LIMITS = tuple(key for key, facts in FACTS.items() if facts.limit)
 CHANGEABLE = tuple(key for key, facts in FACTS.items() if facts.resume != "fixed")  # what a resume may change
 NOTED = tuple(key for key, facts in FACTS.items() if facts.resume == "noted")  # on which machine, and how it is shared
 UNPAIRED = tuple(key for key, facts in FACTS.items() if not facts.paired)  # what no comparison takes
-NO_NUMBERS = tuple(key for key, facts in FACTS.items() if not facts.numbers)

@@ -77,7 +77,7 @@ def train(
     """
     if hasattr(model, "_orig_mod"):  # its weights have other names, by which no folder could be read
         raise InputError("torch.compile(model) wraps the model; call model.compile(), and train the model itself")
-    settings, ranks = settings or TrainingSettings(), here()
+    settings, ranks = with_own(settings or TrainingSettings()), here()
     notes: list[str] = []
     run = RunFolder(run_folder or settings.out or ranks.told(_free_folder(model)), writes=ranks.first)
     if resume:
@@ -178,7 +178,7 @@ def _choose(order: Order) -> Choices:
     device = machine.pick_device(ranks.device(settings.device))
     model.to(device)
     recompute(model, settings.recompute)
-    check_chunks(settings, task)
+    check_chunks(settings, task, resume)
     set_chunks(model, settings.loss_chunks)
     parameters = parameters_of(model)
     if not parameters:
@@ -316,6 +316,13 @@ def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow
     return conclude(state, saving, stopped, about)
 
 
+def with_own(settings: TrainingSettings) -> TrainingSettings:
+    """Settings with the options and the defaults that their optimizer brings. Raises UnknownName."""
+    kind = optimizers.get(settings.optimizer).settings
+    stated = {key: getattr(settings, key) for key in settings.model_fields_set}
+    return settings if isinstance(settings, kind) else kind.model_validate(stated)
+
+
 def told_of(ranks: Ranks, layout: str) -> dict[str, Any]:
     """What a manifest says of several processes that train together; {} of one alone."""
     return {"ranks": ranks.size, "parallel": layout, "job": job(os.environ)[0]} if ranks.several else {}
@@ -329,9 +336,10 @@ def check_select(select: str | None, task: Task | type[Task]) -> None:
         raise ConfigError(f"select: {select!r} is no score of {task.name};{known}", near=near)
 
 
-def check_chunks(settings: TrainingSettings, task: Task) -> None:
-    """Raise ConfigError where logits are to be made in chunks and the task makes its loss otherwise."""
-    if settings.loss_chunks > 1 and not task.chunks:
+def check_chunks(settings: TrainingSettings, task: Task, resume: bool = False) -> None:
+    """Raise ConfigError where logits are to be made in chunks and the task makes its loss otherwise. A run that began
+    so goes on: it had no effect."""
+    if settings.loss_chunks > 1 and not task.chunks and not resume:
         known = ", ".join(name for name in tasks.names() if tasks.get(name).chunks)
         what = f"{task.name} needs its logits as a whole; leave it out, and cut batches into --micro-batches"
         raise ConfigError(f"loss_chunks: {what} (tasks with it: {known})")
@@ -366,8 +374,8 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     makes another run of it.
     """
     recorded = run.config()
-    kept = {key: value for key, value in recorded.items() if key in TrainingSettings.model_fields and key != "out"}
-    began = TrainingSettings.read(kept, source=str(run.path / CONFIG))
+    kept = {key: value for key, value in recorded.items() if key in type(settings).model_fields and key != "out"}
+    began = type(settings).read(kept, source=str(run.path / CONFIG))
     stated = {key for key in settings.model_fields_set if getattr(settings, key) not in (None, "auto")}
     pairs = {key: (getattr(began, key), getattr(settings, key)) for key in stated & set(kept)}
     changed = {key: (was, now) for key, (was, now) in pairs.items() if was != now}

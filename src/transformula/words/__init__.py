@@ -7,6 +7,7 @@ A new word is one new file here, or one class of your own: importing its file, o
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ def vocabulary(*packages: str) -> Vocabulary:
 
     A package is named as it is imported (`my_words` or `my.words`); its files are read and not run.
 
-    Raises InputError if a package is not found, if a record is malformed, or if two words have one name.
+    Raises InputError if a package is not found or registers nothing, if a record is malformed, or if two words have one
+    name.
     """
     known = built_in()
     outside: list[WordRecord] = []
@@ -49,10 +51,10 @@ def _stated_by(package: str) -> list[WordRecord]:
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError) as error:
-        raise InputError(f"no words from {package!r}: it cannot be found ({error})") from None
+        raise InputError(f"nothing from {package!r}: it cannot be found ({error})") from None
     if spec is None:
         raise InputError(
-            f"no words from {package!r}: there is no such module or package; give it as it is imported, and put its "
+            f"nothing from {package!r}: there is no such module or package; give it as it is imported, and put its "
             "folder on PYTHONPATH if it is not installed"
         )
     files = {}
@@ -65,6 +67,7 @@ def _stated_by(package: str) -> list[WordRecord]:
         files[Path(spec.origin)] = package
     texts = {module: path.read_text(encoding="utf-8") for path, module in files.items()}
     records = [record for module, text in texts.items() if "@word(" in text for record in records_in(text, module)]
-    if not records:
-        raise InputError(f"no words from {package!r}: none of its files has a class under @word(...)")
-    return records
+    if not any(re.search(r"^\s*@|\.register\(", text, re.MULTILINE) for text in texts.values()):
+        what = "none of its files has a class or function under a decorator, such as @word(...) or @task(...)"
+        raise InputError(f"nothing from {package!r}: {what}")
+    return records  # none, of what holds a task, an optimizer or a data format alone
