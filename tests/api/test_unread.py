@@ -168,3 +168,10 @@ def test_a_comparison_gives_an_option_to_those_that_read_it() -> None:
     own = {"model": "pre-norm", "name": "own", "optimizer": "adamw", "momentum": 0.5}
     with pytest.raises(ConfigError, match="^own: momentum: adamw does not read it"):
         variants("pre-norm", own)
+
+
+def test_prepare_refuses_what_its_files_have_no_use_for(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(made / "text.txt"), "--tokenizer", "bytes", "--out", str(made / "tokens")]
+    assert main(["prepare", *arguments, "--quoted"]) == 2
+    assert "--quoted: has no meaning for .txt files; leave it out" in capsys.readouterr().err
+    assert not (made / "tokens").exists()

@@ -95,6 +95,12 @@ def unread_of_model(architecture: Architecture) -> dict[str, str]:
     return {f"schedule: {key}": f"{name} does not read it" for key in own if key not in reads_of(name)}
 
 
+def check_files(data: Settings, keys: Iterable[str]) -> None:
+    """Raise ConfigError for options of texts in files, among the keys that were typed, that no file has a use for."""
+    if reasons := unread_in_files(data, keys):
+        raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
+
+
 def unread_in_files(data: Settings, keys: Iterable[str]) -> dict[str, str]:
     """Options of texts in files that none of the files has a use for, where some other format has."""
     from ..data.settings import TextSettings

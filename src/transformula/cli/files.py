@@ -192,11 +192,14 @@ def prepare(given: Given) -> int:
     when it is run again: shards that are whole stay. In the end sizes and hashes are checked; what is lost or short is
     named. On a cluster, each job of an array makes a --part, and one prepare with --merge checks them all. Train on the
     folder: transformula train MODEL --data FOLDER."""
+    from ..api.unread import check_files
     from ..data.settings import DataSettings, PrepareSettings
     from ..data.stream.preparing import prepare_shards
 
-    settings = DataSettings.read({**given.of(DataSettings), "data": given["data"], "stream": True})
+    typed = given.of(DataSettings)
+    settings = DataSettings.read({**typed, "data": given["data"], "stream": True})
     settings.need()
+    check_files(settings, typed)
     made = prepare_shards(settings, PrepareSettings.read(given.of(PrepareSettings)))
     if "identity" not in made:
         told = f"made part {made['part']} of {made['folder']}: {made['shards']:,} shards; the merge comes last: --merge"

@@ -264,7 +264,7 @@ def settings_with(optimizer: Any) -> type[TrainingSettings]:
     """The settings of training with the optimizer of this name, which may bring options of its own. One that does comes
     from outside, and was imported with torch: so nothing is loaded for those that are built in."""
     module = sys.modules.get(f"{__package__}.optimizer")
-    known = optimizer is not None and module is not None and optimizer in module.optimizers
+    known = isinstance(optimizer, str) and module is not None and optimizer in module.optimizers
     return module.optimizers.get(optimizer).settings if module is not None and known else TrainingSettings
 
 
