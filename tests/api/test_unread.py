@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.training.test_facts import other_value
-from transformula import repeat, train
+from transformula import evaluate, repeat, train
 from transformula.api.plan import plan_run
 from transformula.api.recipe import read_recipe
 from transformula.api.unread import check_read
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text and a run on it."""
     folder = tmp_path_factory.mktemp("unread")
     (folder / "text.txt").write_text("".join(f"{n} and {n + 1} are {2 * n + 1}\n" for n in range(300)))
-    (folder / "rows.csv").write_text("text,label\n" + "".join(f'"{n} and, {n}",{n % 2}\n' for n in range(40)))
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f'"{n} and {n}",{n % 2}\n' for n in range(40)))
     train(FORMULA, data=str(folder / "text.txt"), optimizer="adamw", out=str(folder / "run"), quiet=True, **SMALL)
     return folder
 
@@ -175,3 +175,10 @@ def test_prepare_refuses_what_its_files_have_no_use_for(made: Path, capsys: pyte
     assert main(["prepare", *arguments, "--quoted"]) == 2
     assert "--quoted: has no meaning for .txt files; leave it out" in capsys.readouterr().err
     assert not (made / "tokens").exists()
+
+
+def test_evaluate_refuses_what_its_files_have_no_use_for(made: Path) -> None:
+    for given in ({}, {"data": str(made / "text.txt")}):
+        with pytest.raises(ConfigError, match="column: .txt files have no columns; leave it out"):
+            evaluate(made / "run", column="text", **given)
+    assert evaluate(made / "run", data=str(made / "rows.csv"), column="text").data["scores"]

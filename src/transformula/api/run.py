@@ -17,7 +17,7 @@ from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentioned, set_threads
 from .room import check_room
 from .starting import recorded_of
-from .unread import check_read
+from .unread import check_files, check_read
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -241,7 +241,10 @@ def evaluate(
     if "data" in kind.settings.model_fields:  # the packages that they need, before any work
         lost = gone(recorded.get("data"))
         keys = [key for key in SOURCES if key in recorded and not (key == "data" and lost)]
-        kind.settings.read({"data": scored} if scored is not None else {key: recorded[key] for key in keys}).need()
+        sources = {"data": scored} if scored is not None else {key: recorded[key] for key in keys}
+        kind.settings.read(sources).need()
+        asked = {key: value for key, value in settings.items() if key in kind.evaluation.model_fields}
+        check_files(kind.evaluation, {**sources, **asked}, asked)
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)

@@ -95,9 +95,12 @@ def unread_of_model(architecture: Architecture) -> dict[str, str]:
     return {f"schedule: {key}": f"{name} does not read it" for key in own if key not in reads_of(name)}
 
 
-def check_files(data: Settings, keys: Iterable[str]) -> None:
-    """Raise ConfigError for options of texts in files, among the keys that were typed, that no file has a use for."""
-    if reasons := unread_in_files(data, keys):
+def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Raise ConfigError for options of texts in files, among the keys that were typed, that no file has a use for.
+
+    kind, data  the class of these settings, and their values with the sources
+    """
+    if reasons := unread_in_files(kind.read({key: data[key] for key in data if key in kind.model_fields}), keys):
         raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
 
 

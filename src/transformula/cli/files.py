@@ -199,7 +199,7 @@ def prepare(given: Given) -> int:
     typed = given.of(DataSettings)
     settings = DataSettings.read({**typed, "data": given["data"], "stream": True})
     settings.need()
-    check_files(settings, typed)
+    check_files(DataSettings, settings.plain(), typed)
     made = prepare_shards(settings, PrepareSettings.read(given.of(PrepareSettings)))
     if "identity" not in made:
         told = f"made part {made['part']} of {made['folder']}: {made['shards']:,} shards; the merge comes last: --merge"
