@@ -175,6 +175,10 @@ def test_prepare_refuses_what_its_files_have_no_use_for(made: Path, capsys: pyte
     assert main(["prepare", *arguments, "--quoted"]) == 2
     assert "--quoted: has no meaning for .txt files; leave it out" in capsys.readouterr().err
     assert not (made / "tokens").exists()
+    assert main(["prepare", str(made / "rows.csv"), *arguments[1:], "--column", "text"]) == 0
+    capsys.readouterr()
+    with pytest.raises(ConfigError, match="quoted: says how text is read, and .*tokens holds tokens; leave it out"):
+        train(FORMULA, data=str(made / "tokens"), quoted=True, quiet=True, **SMALL)
 
 
 def test_evaluate_refuses_what_its_files_have_no_use_for(made: Path) -> None:

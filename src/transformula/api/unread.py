@@ -6,7 +6,7 @@ reads, or another setting. Options of texts in files are read by the formats tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import ConfigError, setting
@@ -77,12 +77,13 @@ def not_among(name: str, key: str, reads: Mapping[str, Collection[str]]) -> str:
     if key in reads[name]:
         return ""
     readers = [other for other, keys in reads.items() if key in keys]
-    return f"{name} does not read it" + (f" ({listed(readers, 'and')} {'do' if len(readers) > 1 else 'does'})")
+    do = f" ({listed(readers, 'and')} {'do' if len(readers) > 1 else 'does'})" if readers else ""
+    return f"{name} does not read it{do}"
 
 
 def listed(names: Sequence[str], word: str) -> str:
     """'a, b and c'."""
-    *others, last = names or [""]
+    *others, last = names or ("",)
     return f"{', '.join(others)} {word} {last}" if others else last
 
 
@@ -95,7 +96,7 @@ def unread_of_model(architecture: Architecture) -> dict[str, str]:
     return {f"schedule: {key}": f"{name} does not read it" for key in own if key not in reads_of(name)}
 
 
-def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Iterable[str]) -> None:
+def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Collection[str]) -> None:
     """Raise ConfigError for options of texts in files, among the keys that were typed, that no file has a use for.
 
     kind, data  the class of these settings, and their values with the sources
@@ -104,13 +105,14 @@ def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Iterable[st
         raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
 
 
-def unread_in_files(data: Settings, keys: Iterable[str]) -> dict[str, str]:
+def unread_in_files(data: Settings, keys: Collection[str]) -> dict[str, str]:
     """Options of texts in files that none of the files has a use for, where some other format has."""
     from ..data.settings import TextSettings
     from ..data.sources import apart, origins
+    from ..data.stream.prepared import prepared_folder
 
     asked = {key for key in ("quoted", "column") if key in keys}
-    if not asked or not isinstance(data, TextSettings):
+    if not asked or not isinstance(data, TextSettings) or prepared_folder(data.data):  # which refuses all of them
         return {}
     sources = [name for sources in data.sources for name in several(sources)]
     named = [apart(source)[1] if apart(source)[0].endswith(":") else source for source in sources]
