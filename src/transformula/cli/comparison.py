@@ -18,7 +18,7 @@ def compare_options(parser: Parser) -> None:
     from ..tasks.verb import built_in_tasks
     from ..training.settings import UNPAIRED, settings_with
 
-    what = f"what the models learn, of the tasks that --help all lists (default: {TASK});"
+    what = f"what the models learn: a task that --help all lists (default: {TASK});"
     what += " beside it --help all shows the options of this task"
     parser.add("--task", "NAME", what, basic=True, default=argparse.SUPPRESS)
     QUIET(parser)

@@ -18,7 +18,7 @@ def train_options(parser: Parser) -> None:
     from ..tasks.verb import built_in_tasks
     from ..training.settings import settings_with
 
-    what = f"what the model learns, of the tasks that --help all lists (default: that of --init-from, else {TASK});"
+    what = f"what the model learns: a task that --help all lists (default: that of --init-from, else {TASK});"
     what += " beside it --help all shows the options of this task"
     parser.add("--task", "NAME", what, basic=True, default=argparse.SUPPRESS)
     parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")

@@ -80,7 +80,8 @@ def read_variants(
     fields = settings_fields(str(given.get("task", TASK))) | {*OF_MODELS}
     crossed = [with_levels(model, levels, len(models) > 1, use, fields) for model in models for levels in points]
     named = with_names(crossed)
-    variants, idle = [], []
+    variants: list[Variant] = []
+    idle: list[dict[str, str]] = []  # of each variant the settings that nothing reads
     for variant in named:
         read, reasons = as_variant(variant, taken_by(variant, named, given), use)
         refuse_unread({f"{read.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})

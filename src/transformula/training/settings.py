@@ -265,7 +265,8 @@ def settings_with(optimizer: Any) -> type[TrainingSettings]:
     from outside, and was imported with torch: so nothing is loaded for those that are built in."""
     module = sys.modules.get(f"{__package__}.optimizer")
     known = isinstance(optimizer, str) and module is not None and optimizer in module.optimizers
-    return module.optimizers.get(optimizer).settings if module is not None and known else TrainingSettings
+    kind: type[TrainingSettings] = module.optimizers.get(optimizer).settings if module and known else TrainingSettings
+    return kind
 
 
 FACTS = TrainingSettings.facts()
