@@ -18,10 +18,11 @@ from transformula.cli.door import command_of
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.variants import read_variants
 from transformula.errors import ConfigError, InputError
+from transformula.runs.folder import RunFolder
 from transformula.tasks.base import task, tasks
 from transformula.tasks.language_modeling import LanguageModeling
 from transformula.training import TrainingSettings
-from transformula.training.start import with_own
+from transformula.training.start import settings_of_resume, with_own
 
 FILES = ("lion.py", "triangle.py", "focal.py")
 USE = [name.removesuffix(".py") for name in FILES]
@@ -100,6 +101,11 @@ def test_a_comparison_gives_it_what_it_brings(work: Path) -> None:
 def test_settings_of_training_take_what_it_brings(work: Path) -> None:
     own = with_own(TrainingSettings(optimizer="lion", steps=3))
     assert (own.beta2, own.steps, own.model_fields_set) == (0.99, 3, {"optimizer", "steps"})
+
+
+def test_a_resume_takes_what_the_recorded_optimizer_brings(work: Path) -> None:
+    settings, _ = settings_of_resume(TrainingSettings(steps=20), RunFolder.open(work / "run"))
+    assert (settings.optimizer, settings.cautious, settings.steps) == ("lion", True, 20)
 
 
 def test_explain_takes_a_file_without_words(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -316,9 +316,10 @@ def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow
     return conclude(state, saving, stopped, about)
 
 
-def with_own(settings: TrainingSettings) -> TrainingSettings:
-    """Settings with the options and the defaults that their optimizer brings. Raises UnknownName."""
-    kind = optimizers.get(settings.optimizer).settings
+def with_own(settings: TrainingSettings, recorded: Any = None) -> TrainingSettings:
+    """Settings with the options and the defaults that their optimizer brings, or the one that a run recorded. Raises
+    UnknownName."""
+    kind = optimizers.get(str(recorded or settings.optimizer)).settings
     stated = {key: getattr(settings, key) for key in settings.model_fields_set}
     return settings if isinstance(settings, kind) else kind.model_validate(stated)
 
@@ -374,6 +375,7 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     makes another run of it.
     """
     recorded = run.config()
+    settings = with_own(settings, recorded.get("optimizer"))
     kept = {key: value for key, value in recorded.items() if key in type(settings).model_fields and key != "out"}
     began = type(settings).read(kept, source=str(run.path / CONFIG))
     stated = {key for key in settings.model_fields_set if getattr(settings, key) not in (None, "auto")}
