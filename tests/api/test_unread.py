@@ -17,6 +17,7 @@ from transformula.api.unread import check_read
 from transformula.cli import main
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.variants import read_variants
+from transformula.data.format import formats
 from transformula.data.settings import TextSettings
 from transformula.errors import ConfigError
 from transformula.recipes import recipe_names, recipe_path
@@ -111,6 +112,22 @@ def test_options_of_formats(made: Path) -> None:
         assert "column: .txt files have no columns; leave it out" in raised.value.mistakes
     with pytest.raises(ConfigError, match="quoted: has no meaning for .txt files"):
         asked(stream=True, data=f"web=0.5:{text}", quoted=False)
+
+
+def test_a_column_of_a_reader_of_documents_from_outside(made: Path) -> None:
+    """It is given the column, whatever that means to it."""
+
+    @formats.register("essays")
+    def read_essays(path: Path, content: bytes, column: str | None) -> list[str]:
+        return [f"{column}: {content.decode()}"]
+
+    try:
+        (made / "some.essays").write_text("an essay")
+        asked(data=str(made / "some.essays"), column="title")
+        with pytest.raises(ConfigError, match="quoted: has no meaning for .essays files"):
+            asked(data=str(made / "some.essays"), quoted=True)
+    finally:
+        formats._known.pop("essays")
 
 
 def test_on_a_command_line_it_is_an_option(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,6 @@ def unread_in_files(data: Settings, keys: Collection[str]) -> dict[str, str]:
     kinds = ", ".join(dict.fromkeys(origin.where or origin.name for origin in files))
     reasons = {
         "quoted": (any("quoted" in origin.takes for origin in files), f"has no meaning for {kinds}"),
-        "column": (any(origin.columns for origin in files), f"{kinds} have no columns"),
+        "column": (any(o.columns or "column" in o.takes for o in files), f"{kinds} have no columns"),
     }
     return {key: reason for key, (read, reason) in reasons.items() if key in asked and not read}

@@ -111,7 +111,7 @@ class Formats(Registry[Format]):
                     yield f"document {number}", {"text": text}
 
             of_documents = len(inspect.signature(read).parameters) == 3
-            reader = Format(documents, (), False) if of_documents else Format(read, tuple(takes), columns)
+            reader = Format(documents, ("column",), False) if of_documents else Format(read, tuple(takes), columns)
             super(Formats, self).register(name, needs)(reader)
             return read
 
