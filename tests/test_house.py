@@ -14,27 +14,13 @@ import pytest
 
 from tests.rules import RULES
 
-PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "transformula"
+DOCS = ROOT / "docs"
 
-FOUNDATION = {
-    "atomic_io",
-    "errors",
-    "settings",
-    "plain",
-    "structured",
-    "registry",
-    "extras",
-    "field_names",
-    "notebook",
-    "figure",
-    "ownership",
-    "cost",
-}
-MAY_IMPORT: dict[str, set[str]] = {
+FOUNDATION: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
-    "cost": {"notebook"},
     "extras": {"errors"},
     "field_names": {"errors"},
     "figure": {"plain"},
@@ -44,28 +30,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"errors", "extras"},
     "settings": {"errors", "field_names", "plain"},
     "structured": set(),
-    "language": FOUNDATION,
-    "analysis": {"language"},
-    "families": {"language", "analysis"},
-    "diagram": {"language", "analysis"},
-    "gallery": {"families", "diagram", "words"},
-    "tokenizers": FOUNDATION,
-    "words": {"language"},
-    "model": {"words", "analysis"},
-    "generation": {"model"},
-    "interop": {"model", "gallery", "tokenizers"},
-    "data": {"tokenizers"},
-    "tasks": {"data", "model", "generation"},
-    "runs": {"interop"},
-    "training": {"tasks", "runs"},
-    "recipes": {"errors"},
-    "inspection": {"training", "diagram"},
-    "api": {"inspection", "recipes"},
-    "comparison": {"api"},
-    "cli": {"comparison"},
-    "__main__": {"cli"},
-    "": {"comparison"},
 }
+
+
+def rooms_of_the_page() -> dict[str, set[str]]:
+    """The table of CONTRIBUTING.md: room -> rooms it may import, the foundation apart."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/` \| [^|]+ \| ([^|]+) \|$", page, flags=re.MULTILINE)
+    return {room: set() if others == "the foundation" else set(others.split(", ")) for room, others in rows}
+
+
+ROOMS = rooms_of_the_page()
+MAY_IMPORT = {**FOUNDATION, **ROOMS, "__main__": {"cli"}, "": {"comparison"}}
 """Room -> rooms it may import; what those may import, it may import too. "" is the package itself."""
 
 TEXT = ["cost", "language", "analysis", "families", "diagram"]
@@ -81,7 +57,7 @@ def allowed(room: str) -> set[str]:
             if other not in found:
                 found.add(other)
                 ahead.append(other)
-    return found | (FOUNDATION if room not in FOUNDATION else set())
+    return found | (FOUNDATION.keys() if room not in FOUNDATION else set())
 
 
 def room_of(path: Path) -> str:
@@ -124,6 +100,28 @@ def top_level(tree: ast.Module) -> Iterator[ast.AST]:
         ahead.extend(ast.iter_child_nodes(node))
 
 
+def test_the_page_has_every_room_and_no_other() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (first,) = re.findall(r"^\| (.+) \| the foundation \| each other \|$", page, flags=re.MULTILINE)
+    assert {file.strip("`") for file in first.split()} == {f"{room}.py" for room in FOUNDATION}
+    assert {f"{room}.py" for room in FOUNDATION} == {p.name for p in PACKAGE.glob("[!_]*.py")}
+    assert set(ROOMS) == {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file()}
+
+
+def test_rooms_import_those_above_them() -> None:
+    """So the table is read from top to bottom, and has no circle."""
+    names = list(ROOMS)
+    for at, room in enumerate(names):
+        assert ROOMS[room] <= set(names[:at]), f"{room}: {ROOMS[room] - set(names[:at])} stand below it, or nowhere"
+
+
+def test_the_files_to_read_first_are_files() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    numbered = re.findall(r"^(\d)\. `([^`]+)`: ", page.split("## Six files to read first")[1], flags=re.MULTILINE)
+    assert [number for number, _ in numbered] == list("123456")
+    assert all((ROOT / path).is_file() for _, path in numbered)
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_follow_the_table(path: Path) -> None:
     room = room_of(path)
@@ -160,7 +158,7 @@ def test_rules_read_from_the_source(rule: Callable[[], set[str]]) -> None:
 
 def test_no_function_of_ours_is_too_complex() -> None:
     """Ruff, which runs before the tests, holds all of src/ to a complexity of 12."""
-    lint = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
     assert "C901" in lint["select"] and lint["mccabe"]["max-complexity"] <= 12
     assert not [path for path in lint["per-file-ignores"] if path.startswith(("src", "*"))]
 
