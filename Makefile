@@ -11,7 +11,7 @@ TESTS ?=
 # torch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: gallery wheel help setup demo test lint slow docs clean
+.PHONY: gallery wheel release help setup demo test lint slow docs clean
 
 help: ## List these commands
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -56,6 +56,9 @@ docs: $(STAMP) ## Write the reference pages and the pictures that are made from 
 
 wheel: $(STAMP) ## Build a wheel and a source distribution, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
+
+release: $(STAMP) ## Build both from a clean tree, check them, and print the changelog of this version; nothing is uploaded
+	$(BIN)/python docs/make_release.py
 
 gallery: $(STAMP) ## Make the gallery a page for a browser, build/gallery.html
 	$(BIN)/python docs/make_gallery_page.py
