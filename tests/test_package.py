@@ -142,7 +142,7 @@ def test_tests_pass_from_the_source_distribution(built: Path, tmp_path: Path) ->
     with tarfile.open(next(built.glob("*.tar.gz"))) as packed:
         packed.extractall(tmp_path, filter="data")
     (root,) = tmp_path.iterdir()
-    for name in ("tests", "docs", "benchmarks", "examples", "Makefile", "constraints.txt", "CHANGELOG.md"):
+    for name in ("tests", "docs", "benchmarks", "examples", "Makefile", "constraints.txt", "CHANGELOG.md", ".github"):
         assert (root / name).exists(), name
     tests = ["tests/test_house.py", "tests/test_package.py", "tests/docs/test_reference.py", "tests/cli/test_door.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
