@@ -68,22 +68,32 @@ def checked(root: Path) -> Section:
     return section
 
 
-def main() -> int:
-    try:
-        section = checked(ROOT)
-    except Refused as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        return 1
-    folder = ROOT / "dist"
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    name = f"transformula-{section.version}"
-    files = [str(folder / f"{name}-py3-none-any.whl"), str(folder / f"{name}.tar.gz")]
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
+def run(what: str, module: str, *arguments: str) -> None:
+    """Run a module of Python, what it prints shown. Raises Refused where it fails."""
+    if subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode:
+        raise Refused(f"{what} failed; its own words stand above")
+
+
+def release(root: Path) -> Section:
+    """Build both files of a release into dist/, and check them. Raises Refused."""
+    section, folder = checked(root), root / "dist"
+    run("the build", "build", "--no-isolation", "--outdir", str(folder), str(root))
+    name = f"{folder}/transformula-{section.version}"
+    files = [f"{name}-py3-none-any.whl", f"{name}.tar.gz"]
+    run("the check of the files", "twine", "check", "--strict", *files)
     print(f"\ntransformula {section.version}, {section.day}\n\n{section.text}\n")
     if section.day == "unreleased":
         print("note: CHANGELOG.md calls this version unreleased; write the day in its place before you upload")
     print("to upload: python -m twine upload", *files)
+    return section
+
+
+def main() -> int:
+    try:
+        release(ROOT)
+    except Refused as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 1
     return 0
 
 

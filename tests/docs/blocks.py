@@ -41,7 +41,7 @@ class Block:
 
 def pages() -> list[Path]:
     """The pages whose blocks are run."""
-    own = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")]
+    own = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG", "benchmarks/README")]
     return [*own, *sorted((ROOT / "docs").rglob("*.md"))]
 
 

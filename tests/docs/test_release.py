@@ -71,6 +71,25 @@ def test_a_folder_without_a_repository_is_refused(
         maker.checked(clone)
 
 
+def test_what_is_built_is_checked_and_told(
+    maker: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = []
+    monkeypatch.setattr(maker, "run", lambda what, module, *arguments: typed.append((module, arguments)))
+    maker.release(clone)
+    (build, _), (twine, arguments) = typed
+    files = [f"{clone}/dist/transformula-1.2.0-py3-none-any.whl", f"{clone}/dist/transformula-1.2.0.tar.gz"]
+    assert (build, twine, list(arguments)) == ("build", "twine", ["check", "--strict", *files])
+    told = capsys.readouterr().out
+    assert "### Added\n\n- this\n" in told and "- that" not in told and told.endswith(f"upload {' '.join(files)}\n")
+    assert "write the day in its place" in told
+
+
+def test_a_step_that_fails_is_named(maker: ModuleType) -> None:
+    with pytest.raises(maker.Refused, match="the build failed"):
+        maker.run("the build", "this_module_is_not_there")
+
+
 def test_the_version_stands_in_one_place(maker: ModuleType) -> None:
     assert maker.version_of(ROOT) == transformula.__version__ == maker.newest(ROOT).version
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -47,8 +47,7 @@ def texts() -> list[Path]:
     package = ROOT / "src" / "transformula"
     return [
         *pages(),
-        ROOT / "CHANGELOG.md", ROOT / "Makefile", *sorted((ROOT / ".github").rglob("*.md")),
-        *sorted((ROOT / "examples").glob("*.*")),
+        ROOT / "Makefile", *sorted((ROOT / ".github").rglob("*.md")), *sorted((ROOT / "examples").glob("*.*")),
         *sorted((package / "gallery" / "entries").glob("*.yaml")), *sorted((package / "recipes").rglob("*.yaml")),
     ]  # fmt: skip
 
