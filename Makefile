@@ -11,7 +11,7 @@ TESTS ?=
 # torch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: gallery wheel release help setup demo test lint slow docs clean
+.PHONY: gallery site wheel release help setup demo test lint slow docs clean
 
 help: ## List these commands
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -62,6 +62,12 @@ release: $(STAMP) ## Build both from a clean tree, check them, and print the cha
 
 gallery: $(STAMP) ## Make the gallery a page for a browser, build/gallery.html
 	$(BIN)/python docs/make_gallery_page.py
+
+# The generator (94 MB on disk) is installed when it is first needed.
+site: $(STAMP) ## Make the pages a site for a browser, build/site
+	@$(BIN)/python -c "import zensical" 2> /dev/null || \
+	  $(BIN)/python -m pip install --quiet --no-compile --no-build-isolation -c constraints.txt -e '.[site]'
+	$(BIN)/python docs/make_site.py
 
 clean: ## Remove .venv, caches and the demo's run (no other run is touched)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist runs/demo

@@ -74,6 +74,7 @@ def python() -> str:
                 if not key.startswith("_") and member.__doc__:
                     inner = getattr(member, "__func__", member)
                     shown = "" if isinstance(member, property) else signature(inner)
+                    rows += [f"### `{name}.{key}`", ""]
                     rows += ["```text", f"{name}.{key}{shown}", "", inspect.getdoc(member) or "", "```", ""]
     return "\n".join(rows).rstrip() + "\n"
 

@@ -73,17 +73,6 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def test_every_page_is_found_from_the_first_one() -> None:
-    """docs/README.md leads to every page of docs/ by links."""
-    reached, left = set(), [ROOT / "docs" / "README.md"]
-    while left:
-        page = left.pop().resolve()
-        if page not in reached and page.suffix == ".md" and page.is_file():
-            reached.add(page)
-            left += [page.parent / link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8"))]
-    assert {page for page in pages() if page.is_relative_to(ROOT / "docs")} <= reached
-
-
 def test_the_harness_itself(empty: Path) -> None:
     """A page that shows what does not come out fails; marks and wildcards do what they say."""
     page = '```python\nprint("a 1 b")\n```\n```output\na ... b\n```\n<!-- not run: no -->\n```python\n1/0\n```\n'
