@@ -8,6 +8,16 @@ In what is printed `...` stands for anything, on a line of its own for any lines
 fail, any other must not. `<!-- not run: reason -->` above a block leaves it out; `<!-- slow: reason -->` leaves it to
 the longer tests, and as the first line of a page `<!-- slow page: reason -->` leaves all of it to them. Blocks of other
 kinds (yaml, text, ...) are for reading. `<!-- file: NAME -->` above a block writes it to that file and runs nothing.
+
+A page shows what one run printed. Where another run, or another machine, prints something else, a comment above the
+block says what is not compared; all else is, line by line and word by word:
+
+    <!-- numbers: of one run -->       any number stands for any number (not the digits of a name, as in bf16)
+    <!-- training: of one run -->      that, and no line that depends on how fast the machine is, such as evaluations
+    <!-- not compared: REGEX -->       what the expression finds in a line, or the whole line where nothing else is left
+
+`python -m tests.docs.blocks PAGE` runs a page and writes what its blocks print into it, but for commands that show
+`...`; with `--wholly`, for those too.
 """
 
 from __future__ import annotations
@@ -17,7 +27,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +37,13 @@ from tests.forked import Interpreter, run_verb
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<marks>```+)(?P<kind>\w*)\s*$")
-COMMENT = re.compile(r"^<!-- (?P<what>not run|slow|file): (?P<why>.+?) -->$")
+COMMENT = re.compile(r"^<!-- (?P<what>not run|slow|file|numbers|training|not compared): (?P<why>.+?) -->$")
+NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z_]-)[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+TRAINING = r"^(step \d+: |  \||precision: |threads: |evaluation took ).*| \(better than step .*"
+"""What a training run says that depends on the machine: how often it evaluates, and in which numbers it computes."""
+
+COLUMNS = re.compile(r" +|(?<=[-─━=]{3})[-─━=]+")
+"""What the width of a number changes around it: spaces, and rules."""
 
 
 @dataclass
@@ -81,15 +98,27 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, "\n".join(printed)
 
 
-def fits(shown: str, printed: str) -> bool:
+def compared(text: str, marks: dict[str, str]) -> str:
+    """What of a text is compared, by the comments above its block: a text in which the rest has no place, or is `0`."""
+    for pattern in (marks.get("not compared"), TRAINING if "training" in marks else None):
+        if pattern:
+            left = ((row, re.sub(pattern, "", row)) for row in text.splitlines())
+            text = "\n".join(rest for row, rest in left if rest.strip() or not row.strip())
+    if "numbers" in marks or "training" in marks:
+        text = COLUMNS.sub(lambda match: match[0][0] * (match[0][0] == " "), NUMBER.sub("0", text))
+    return text
+
+
+def fits(shown: str, printed: str, marks: dict[str, str] | None = None) -> bool:
     """Whether what was printed is what the page shows."""
+    shown, printed = compared(shown, marks or {}), compared(printed, marks or {})
     pattern = ""
     for row in shown.strip("\n").splitlines():
         if row.strip() == "...":
             pattern += r"(?:.*\n)*?"
         else:
             pattern += ".*".join(re.escape(part.rstrip() if last else part) for part, last in parts(row)) + r"[ ]*\n"
-    return re.fullmatch(pattern, printed.strip("\n") + "\n") is not None
+    return re.fullmatch(pattern, printed.strip("\n") + "\n" if printed.strip() else "") is not None
 
 
 def parts(row: str) -> list[tuple[str, bool]]:
@@ -98,7 +127,17 @@ def parts(row: str) -> list[tuple[str, bool]]:
     return [(part, n == len(found) - 1) for n, part in enumerate(found)]
 
 
-def run_page(path: Path, folder: Path, slow: bool) -> int:
+def check(block: Block, place: str, command: str, shown: str, printed: str) -> None:
+    """Raises AssertionError where a page shows something other than what was printed. A command may show nothing."""
+    silent = command and not shown.strip()
+    what = f"{command}\n" if command else ""
+    assert silent or fits(shown, printed, block.marks), f"{place}: {what}printed\n{printed}\ninstead of\n{shown}"
+
+
+Check = Callable[[Block, str, str, str, str], None]
+
+
+def run_page(path: Path, folder: Path, slow: bool, check: Check = check) -> int:
     """Run a page's blocks in `folder`; return how many. Raises AssertionError that names page and line."""
     printed: str | None = None
     interpreter: Interpreter | None = None
@@ -118,10 +157,10 @@ def run_page(path: Path, folder: Path, slow: bool) -> int:
                 printed = None if left_out else run_block(interpreter, block, place)
                 count += not left_out
             elif block.kind == "output" and printed is not None:
-                assert fits(block.text, printed), f"{place}: printed\n{printed}\ninstead of\n{block.text}"
+                check(block, place, "", block.text, printed)
             elif block.kind == "console" and not left_out:
                 for command, shown in commands(block.text):
-                    run_command(command, shown, place, folder)
+                    check(block, place, command, shown, run_command(command, shown, place, folder))
                     count += 1
     return count
 
@@ -139,8 +178,8 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "112", "OMP_NUM_THREADS": "1"}
 
 
-def run_command(command: str, shown: str, place: str, folder: Path) -> None:
-    """Run a command as typed; check its status and, where the page shows something, what it prints."""
+def run_command(command: str, shown: str, place: str, folder: Path) -> str:
+    """Run a command as typed and check its status; what it printed."""
     arguments = plain_arguments(command)
     if arguments is not None:
         status, printed = run_verb(arguments, folder, environment())
@@ -150,8 +189,7 @@ def run_command(command: str, shown: str, place: str, folder: Path) -> None:
         status, printed = done.returncode, done.stdout
     failed = shown.lstrip().startswith("error:") or "\nerror:" in shown
     assert (status != 0) == failed, f"{place}: {command}\nended with {status}\n{printed}"
-    if shown.strip():
-        assert fits(shown, printed), f"{place}: {command}\nprinted\n{printed}\ninstead of\n{shown}"
+    return printed
 
 
 def plain_arguments(command: str) -> list[str] | None:
@@ -160,3 +198,28 @@ def plain_arguments(command: str) -> list[str] | None:
     if not command.startswith("transformula ") or re.search(r"[^\w\s=./:,+@%-]", unquoted):
         return None
     return shlex.split(command.replace("\\\n", " "))[1:]
+
+
+def renew(path: Path, wholly: bool) -> None:
+    """Run a page and write what its blocks print into it; those that show `...` only if `wholly`."""
+    found: dict[int, list[str]] = {}
+
+    def note(block: Block, place: str, command: str, shown: str, printed: str) -> None:
+        stays = ("..." in shown and not wholly) or (command and not shown.strip())
+        kept = shown if stays else "\n".join(row.rstrip() for row in printed.splitlines())
+        found.setdefault(block.line, []).append(f"$ {command}\n{kept}".rstrip() if command else kept)
+
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        os.environ["TRANSFORMULA_CACHE"] = cache
+        run_page(path, Path(folder), slow=True, check=note)
+    rows = path.read_text(encoding="utf-8").splitlines()
+    for line in sorted(found, reverse=True):
+        end = next(n for n in range(line, len(rows)) if rows[n].strip().startswith("```"))
+        rows[line:end] = "\n".join(found[line]).strip("\n").splitlines()
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        if name != "--wholly":
+            renew(Path(name).resolve(), "--wholly" in sys.argv)

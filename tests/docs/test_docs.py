@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks, commands, fits, pages, plain_arguments, run_page
+from tests.docs.blocks import ROOT, blocks, commands, fits, pages, plain_arguments, renew, run_page
 
 
 def named(path: Path) -> str:
@@ -71,6 +71,75 @@ def test_the_page_of_benchmarks_has_each_with_its_first_sentence() -> None:
 def anchor(title: str) -> str:
     """The anchor that a heading gets on the web."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+RUN = """\
+step 1: validation (24 of 62 windows) loss 2.1559
+step 20: validation (all) loss 0.9115 (better than step 1 by no more than noise)
+precision: bf16
+  | the bird
+
+1,020 steps in 0.7 s, layers.1 at 1e-05
+  name   9.5  -2
+  -----------------
+run: runs/first
+"""
+"""What a page shows of one run."""
+
+OTHER = """\
+step 7: validation (24 of 62 windows) loss 3
+precision: float32
+step 20: validation (all) loss 2.5
+evaluation took 1 s
+
+20 steps in 12.25 s, layers.1 at 2
+  name  10.25  3
+  ------
+run: runs/first
+"""
+
+
+def test_what_another_run_prints_fits_what_one_printed() -> None:
+    """Numbers by their shape, and without the lines that depend on a machine's speed; nothing else may differ."""
+    training = {"training": "of one run"}
+    assert fits(RUN, OTHER, training) and fits(OTHER, RUN, training)
+    assert not fits(RUN, OTHER) and not fits(RUN, OTHER, {"numbers": "of one run"})
+    for changed in (
+        OTHER.replace("run: runs/first\n", ""),
+        OTHER.replace("in 12", "after 12"),
+        OTHER.replace("20 steps", "steps"),
+        OTHER.replace("layers.1 at", "layers.2 at"),
+        OTHER.replace("  name", "a line\n  name"),
+        OTHER.replace("first", "second"),
+        OTHER.replace("at 2", "at nan"),
+    ):
+        assert changed != OTHER and not fits(RUN, changed, training), changed
+
+
+def test_numbers_are_not_the_digits_of_names() -> None:
+    numbers = {"numbers": "of one run"}
+    assert fits("lr 1e-3, 12 % of 1,000 (-0.5 to +2)", "lr 2, 0.1 % of 3 (1 to -2)", numbers)
+    for name in ("bf16", "layers.1", "skip-1", "a_1", "v0.1"):
+        assert fits(name, name, numbers) and not fits(name, re.sub(r"\d+$", "7", name), numbers)
+
+
+def test_what_is_not_compared_is_named() -> None:
+    marks = {"not compared": r"^the .*|(?<=loss ).+"}
+    assert fits("the cat\nloss 1\n\nend", "loss 2\n\nend", marks) and fits("the cat\nend", "the dog\nend", marks)
+    assert not fits("the cat\nend", "a cat\nend", marks) and not fits("loss 1\nend", "end", marks)
+
+
+def test_a_page_is_renewed(empty: Path) -> None:
+    """What was printed takes the place of what a page shows, but where it shows `...` or nothing."""
+    page = "```console\n$ echo a\nb\n$ echo c d\nc ...\n$ echo e\n```\n\nText\n\n"
+    page += "```python\nprint(1)\n```\n```output\n2\n```\n"
+    path = empty / "page.md"
+    path.write_text(page, encoding="utf-8")
+    renew(path, wholly=False)
+    made = page.replace("\nb\n", "\na\n").replace("2", "1")
+    assert path.read_text(encoding="utf-8") == made
+    renew(path, wholly=True)
+    assert path.read_text(encoding="utf-8") == made.replace("c ...", "c d")
 
 
 def test_the_harness_itself(empty: Path) -> None:
