@@ -206,7 +206,8 @@ def renew(path: Path, wholly: bool) -> None:
 
     def note(block: Block, place: str, command: str, shown: str, printed: str) -> None:
         stays = ("..." in shown and not wholly) or (command and not shown.strip())
-        kept = shown if stays else "\n".join(row.rstrip() for row in printed.splitlines())
+        rows = printed.replace(folder, "...").splitlines()
+        kept = shown if stays else "\n".join(row.rstrip() for row in rows)
         found.setdefault(block.line, []).append(f"$ {command}\n{kept}".rstrip() if command else kept)
 
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
