@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memor
 from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer
 from .memory import roughly, say_memory
-from .optimizer import optimizers, parameters_of, width_of
+from .optimizer import Parameter, optimizers, parameters_of, width_of
 from .parallel.layout import RankLayout, choose_layout, threads_of
 from .parallel.place import job
 from .parallel.sharded import FROM_RANKS, ShardedModel
@@ -132,13 +132,15 @@ class Order:
 class Choices:
     """What is settled before a run has a folder.
 
-    settings  with what was left open in those that were asked for
-    batch     the first one
-    layout    how ranks share the model
+    settings    with what was left open in those that were asked for
+    parameters  that asked for a gradient, and do so again when the run has ended; trained: those that are trained
+    batch       the first one
+    layout      how ranks share the model
     """
 
     settings: TrainingSettings
     device: torch.device
+    parameters: Sequence[Parameter]
     trained: Trainable
     batch: Batch
     layout: RankLayout
@@ -147,7 +149,6 @@ class Choices:
 def _train(order: Order, follow: Follower | None) -> RunResult:
     choices = _choose(order)
     about = _take_folder(order, choices)
-    parameters = parameters_of(order.model)
     state = _state(order, choices)
     trainer, folder = Trainer(state), state.folder
     random_state.seed(state.settings.seed)
@@ -165,7 +166,7 @@ def _train(order: Order, follow: Follower | None) -> RunResult:
     finally:
         folder.log.close()
         state.weights.adapters.release()
-        for parameter in parameters:
+        for parameter in choices.parameters:
             parameter.tensor.requires_grad_()
 
 
@@ -178,7 +179,7 @@ def _choose(order: Order) -> Choices:
     device = machine.pick_device(ranks.device(settings.device))
     model.to(device)
     recompute(model, settings.recompute)
-    check_chunks(settings, task, resume)
+    check_chunks(settings, task, order.resume)
     set_chunks(model, settings.loss_chunks)
     parameters = parameters_of(model)
     if not parameters:
@@ -218,7 +219,7 @@ def _choose(order: Order) -> Choices:
     )
     part = parts_of(batch, resolved.micro_batches * ranks.data_size)[0]
     say_memory(say, task, model, resolved, part, ranks.size if layout.divided else 1)
-    return Choices(resolved, device, trained, batch, layout)
+    return Choices(resolved, device, parameters, trained, batch, layout)
 
 
 def _measured(order: Order, device: torch.device, part: Batch) -> tuple[str, str, int, str]:
