@@ -76,13 +76,10 @@ def many_methods() -> set[str]:
 
 
 def imported(path: str) -> Iterator[str]:
-    """Files of ours that a file imports, inside functions too; not those under `if TYPE_CHECKING`."""
+    """Files of ours that a file imports, inside functions and for types alone too."""
     package = ["transformula", *Path(path).parts[:-1]]
-    unread: set[ast.AST] = set()
     for node in nodes(path):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            unread.update(node.body)
-        if node in unread or not isinstance(node, (ast.Import, ast.ImportFrom)):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
             continue
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
@@ -103,7 +100,7 @@ def file_of(parts: list[str]) -> str | None:
 
 
 def in_circles() -> set[str]:
-    """Files that import each other in a circle."""
+    """Files that import each other in a circle, be it for types alone."""
     graph = {path: set(imported(path)) - {path} for path in trees()}
     while ends := {path for path, others in graph.items() if not others}:
         graph = {path: others - ends for path, others in graph.items() if path not in ends}
