@@ -135,7 +135,17 @@ def written_twice() -> set[str]:
     return pairs
 
 
-RULES = (named_twice, many_methods, in_circles, written_twice)
+def without_a_subject() -> set[str]:
+    """Docstrings that begin with "Of": what of it?"""
+    found = set()
+    for path in trees():
+        lines = (SOURCE / path).read_text(encoding="utf-8").splitlines()
+        numbered = enumerate(lines, 1)
+        found |= {f"docstring {path}:{number}" for number, line in numbered if line.lstrip().startswith('"""Of ')}
+    return found
+
+
+RULES = (named_twice, many_methods, in_circles, written_twice, without_a_subject)
 
 
 def broken() -> set[str]:

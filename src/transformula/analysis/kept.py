@@ -82,7 +82,7 @@ def kept_values(architecture: Architecture) -> KeptBy:
 
 
 def width_of(call: Call, name: str) -> int:
-    """Of a tap, or else of a stream."""
+    """The width of a tap, or else of a stream."""
     taps = call.word.taps
     return int(evaluate_text(taps[name], call.numbers) if name in taps else call.numbers[name])
 

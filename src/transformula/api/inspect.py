@@ -207,7 +207,7 @@ class Looked:
         return collapse(self.module, self.rows(given))
 
     def gradients(self, given: Mapping[str, Any], progress: Any) -> Shown:
-        """Of the loss of a batch of training; of a text that of its next tokens."""
+        """Gradients of the loss of a batch of training, or of the loss of a text's next tokens."""
         from ..inspection.gradients import gradients
         from ..inspection.rows import next_token_loss
 

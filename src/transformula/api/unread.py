@@ -44,7 +44,7 @@ def check_read(
 def unread(
     data: Settings, training: TrainingSettings, architecture: Architecture, keys: Collection[str]
 ) -> dict[str, str]:
-    """Of some keys of a run's configuration those that nothing reads, each with the reason."""
+    """Keys of a run's configuration that nothing reads, each with the reason; `keys` are those that are looked at."""
     from ..training.schedules import own_schedule
 
     own = {key: value for key, value in own_schedule(architecture).items() if key not in training.model_fields_set}

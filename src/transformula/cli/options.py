@@ -299,7 +299,7 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class ShortFormatter(Formatter):
-    """Of an option its first name; of what it means, what stands before a semicolon, and the default."""
+    """Shows an option by its first name, what it means as far as a semicolon, and its default."""
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         return super()._format_action_invocation(action).partition(", --no-")[0]

@@ -31,8 +31,8 @@ def under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def lengths_of(lengths: np.ndarray) -> dict[str, float]:
-    """Of tokens of texts (texts,), at least one: their mean, how many half, 95 and 99 % of them have at most, and the
-    longest."""
+    """The lengths of texts (texts,) in tokens, at least one: their mean, how many tokens half, 95 and 99 % of them have
+    at most, and the longest."""
     shares = {"half": 0.5, "most": 0.95, "nearly_all": 0.99, "longest": 1.0}
     quantiles = {name: int(np.quantile(lengths, share, method="higher")) for name, share in shares.items()}
     return {"texts": len(lengths), "mean": float(np.mean(lengths)), **quantiles}

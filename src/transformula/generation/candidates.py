@@ -17,8 +17,8 @@ SMALL = 1024  # below this many tokens a row is sorted through as it is
 
 
 def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> tuple[Tensor, Tensor]:
-    """Of one model or the mean of K, from logits (rows, vocab) each: (what ranks the tokens of a row, log p), both
-    (rows, vocab) and float32 at least.
+    """What ranks the tokens of a row, and log p, both (rows, vocab) and float32 at least, from the logits (rows, vocab)
+    of one model, or from those of K models whose mean is taken.
 
         "probabilities"       log p = log((1 / K) sum_k p_k)
         "log-probabilities"   log p = (1 / K) sum_k log p_k, which is not normalized again

@@ -94,7 +94,7 @@ class Ablation(Shown):
 
     @cached_property
     def figure(self) -> Any:
-        """Of sublayers the change over the layers, a line for each role; of edges a row for each, the largest first."""
+        """The change over the layers, a line for each role of a sublayer; for edges a row each, the largest first."""
         lines = self.by_role()
         if lines is not None:
             with new_panels([6.4]) as (figure, (axes,)):

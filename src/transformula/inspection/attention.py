@@ -33,7 +33,7 @@ from .places import Row, named_calls, within
 from .shown import Shown, draw_shades
 
 MEASURES = ("entropy", "distance", "previous", "first", "itself", "induction")
-"""Of one head, means over its queries, of weights that are made to sum to 1 (bits; positions; shares of the weight).
+"""Means over the queries of a head, of weights that are made to sum to 1 (bits; positions; shares of the weight).
 
 entropy    -sum of a log2 a
 distance   sum of a |i - j|

@@ -18,7 +18,7 @@ from .shown import Shown, cell, draw_by_depth, new_panels
 KINDS = ("streams", "updates", "writes", "coefficients", "spreads", "gradients")
 """What an event holds, each a mapping from names to lists by depth: `training/telemetry.py` says what they are."""
 TITLES = {"streams": "RMS of the stream", "updates": "update ratio", "gradients": "norm of the gradient"}
-"""Of these what tables and pictures show."""
+"""What tables and pictures show of these."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -50,7 +50,7 @@ Runs = tuple[ChannelRun, ...]  # () where nothing is known of any channel
 
 @lru_cache(maxsize=256)
 def turned_runs(turned: int, settings: tuple[tuple[str, Any], ...], size: int, width: int) -> Runs:
-    """Of a whole stream."""
+    """How the channels of a whole stream are turned."""
     one = (ChannelRun(RotaryTurn(turned, settings, size, width), 0, turned), ChannelRun(None, 0, size - turned))
     return tuple(run for run in one if run.size) * (width // size)
 

@@ -19,7 +19,7 @@ LIBRARIES = ("torch", "numpy", "tokenizers", "transformula")
 
 
 def content_hash(path: Path) -> str:
-    """Of a file's bytes; computed again only for a file that has changed."""
+    """The hash of a file's bytes; computed again only for a file that has changed."""
     stamp = path.stat()
     return _content_hash(path.resolve(), stamp.st_size, stamp.st_mtime_ns)
 

@@ -133,7 +133,7 @@ class AlgorithmicSettings(BatchSettings, RuleSettings):
 
 
 class SymbolSettings(AlgorithmicSettings):
-    """Of rows of symbols."""
+    """Settings of tasks on rows of symbols."""
 
     symbols: int = Field(
         26, ge=2, le=len(SYMBOLS), description="different symbols: small letters, then capital ones, then digits"

@@ -31,7 +31,7 @@ def token_loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor
 
 
 class _InChunks(torch.autograd.Function):
-    """Of a head, targets, a number of chunks, label smoothing, then the head's streams and its parameters."""
+    """The loss by a head, targets, a number of chunks, label smoothing, then the head's streams and its parameters."""
 
     @staticmethod
     def forward(ctx: Any, head: Head, targets: Tensor, chunks: int, smoothing: float, *tensors: Tensor) -> Tensor:

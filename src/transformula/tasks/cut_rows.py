@@ -20,7 +20,7 @@ class CutRow(dict[str, Tensor]):
 
 
 def is_cut(rows: Sequence[object]) -> list[bool]:
-    """Of each row, whether it is a part of its texts."""
+    """Whether each row is a part of its texts."""
     return [isinstance(row, CutRow) for row in rows]
 
 

@@ -86,7 +86,7 @@ class ImageTextEmbedder(VectorPredictor):
         return Batch(inputs, torch.zeros(len(rows), dtype=torch.int64), lengths)
 
     def vectors(self, models: Sequence[Any], inputs: Sequence[Any], progress: Progress | None = None) -> Tensor:
-        """Of pictures (tensors) and texts. The stack that an input does not need reads one blank row."""
+        """Vectors of pictures (tensors) and texts. The stack that an input does not need reads one blank row."""
         view, device = evaluating(models[0]), device_of(models[0])
         blank = torch.zeros(self.picture, dtype=torch.uint8)
         vectors: list[Tensor] = [torch.empty(0)] * len(inputs)

@@ -386,8 +386,8 @@ prompt, the model begins a text. Filters act in the order in which they are list
 
 
 def documents_of(tokens: Tensor, opening: Sequence[int]) -> Tensor:
-    """Of which document of its row each token is, from 0: (batch, length) int64. A document begins with the first of
-    the tokens that stand before it, which predicts its first token and so sees none of the document before."""
+    """The number of each token's document in its row, from 0: (batch, length) int64. A document begins with the first
+    of the tokens that stand before it, which predicts its first token and so sees none of the document before."""
     return (tokens == opening[0]).long().cumsum(1) if opening else torch.zeros_like(tokens)
 
 

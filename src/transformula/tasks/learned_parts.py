@@ -40,7 +40,8 @@ class PartlyLearned(NamedTuple):
 
 
 class TextScore(NamedTuple):
-    """Of the tokens of a text that count: -log P, summed; how many; whether each was the most probable."""
+    """How probable the tokens of a text are that count: the sum of -log P, their number, whether each is the most
+    probable one."""
 
     nats: float
     tokens: int

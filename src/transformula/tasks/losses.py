@@ -50,7 +50,7 @@ def per_token(rows: Numbers, name: str = "loss", factor: float = 1.0) -> Measure
 
 
 def target_scores(model: nn.Module, batches: Iterable[Batch]) -> Scores:
-    """Of the targets of batches, without smoothing:
+    """How well the targets of batches are predicted, without smoothing:
 
     loss        nats per target token, each end included: the mean of -log P
     perplexity  exp(loss)
@@ -100,7 +100,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0
 
 
 class _Smoothed(torch.autograd.Function):
-    """Of (tokens, vocab) logits and (tokens,) targets, some rows at a time, in float32 or better."""
+    """The loss by (tokens, vocab) logits and (tokens,) targets, some rows at a time, in float32 or better."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:

@@ -87,7 +87,7 @@ class Filling(Predictor):
 
     @classmethod
     def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
-        """Of a model that was trained on documents by others."""
+        """The predictor of a model that others trained on documents."""
         return cls(tokenizer, True)
 
     def parts(self, text: str, sign: str) -> list[str]:

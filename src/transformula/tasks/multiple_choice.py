@@ -367,10 +367,10 @@ def measured(
     scores: Sequence[Sequence[TextScore]],
     alone: Sequence[Sequence[TextScore] | None] = (None,),
 ) -> list[Measured]:
-    """Of questions with choices: accuracy by log P, by log P divided by the characters of the choice and, with the
-    scores of the choices `alone`, by what the context adds to log P (acc, acc_norm and acc_mutual_info of
-    lm-evaluation-harness). Of texts alone: the share of which each token is the most probable, and exp(mean of -log P
-    of a text)."""
+    """The scores of answers. Questions with choices have the accuracy by log P, by log P divided by the characters of
+    the choice and, with the scores of the choices `alone`, by what the context adds to log P (acc, acc_norm and
+    acc_mutual_info of lm-evaluation-harness). Texts alone have the share whose every token is the most probable, and
+    exp(mean of -log P of a text)."""
     nats = [[score.nats for score in each] for each in scores]
     if all(len(one.pairs) == 1 for one in questions):
         greedy = [100.0 * each[0].greedy for each in scores]

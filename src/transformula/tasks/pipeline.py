@@ -110,7 +110,7 @@ class Pipeline(Generic[P]):
 
 
 class RowPipeline(Pipeline[R]):
-    """Of what reads `texts` texts as one row."""
+    """A pipeline that reads `texts` texts as one row."""
 
     texts = 1
 
@@ -128,7 +128,7 @@ class RowPipeline(Pipeline[R]):
         }
 
     def ids(self, line: str) -> list[int] | None:
-        """Of one text: of several the library cuts others than are cut here."""
+        """The ids of one text; None where a row has several, which the library cuts otherwise than it is done here."""
         return None if self.texts > 1 else list(self.predictor.encode([line])[0]["tokens"].tolist())
 
 

@@ -369,7 +369,7 @@ def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[
 
 
 def mistakes(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
-    """Of tags that mark spans the scores of each type, of others what is taken for what."""
+    """The scores of each type where tags mark spans, else the table of what is taken for what."""
     predicted, references = [answer.tags for answer in answers], [tags_of(row) for row in records]
     spans = all(map(mark_spans, (*predicted, *references)))
     return entity_table(predicted, references) if spans else tag_confusion(predicted, references)
@@ -461,7 +461,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
 
     @classmethod
     def measure(cls, answers: Sequence[Tagged], records: Sequence[Record]) -> list[Measured]:
-        """Of tags that mark spans, F1 of the spans first."""
+        """The accuracy on tokens and, where tags mark spans, F1 of the spans before it."""
         predicted, references = [answer.tags for answer in answers], [tags_of(row) for row in records]
         spans = all(map(mark_spans, (*predicted, *references)))
         return [*(entity_scores(predicted, references) if spans else ()), token_accuracy(predicted, references)]

@@ -121,7 +121,7 @@ class VectorPredictor(RowEncoder):
 
     @abstractmethod
     def sides(self, records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
-        """Of each record the two inputs whose vectors are compared."""
+        """The two inputs of each record whose vectors are compared."""
 
     def predict(
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
@@ -145,7 +145,7 @@ class VectorPredictor(RowEncoder):
         return noted(near, self.cut(inputs), self.most)
 
     def cut(self, inputs: Sequence[Any]) -> list[bool]:
-        """Of each input, whether it is a text, or several, of which one is longer than the model reads."""
+        """Whether each input is a text, or holds one, that is longer than the model reads."""
         sides = [each if isinstance(each, (list, tuple)) else [each] for each in inputs]
         texts = [[text for text in each if isinstance(text, str)] for each in sides]
         cut = iter(is_cut(self.encode([text for each in texts for text in each])))
@@ -196,14 +196,14 @@ def searched(records: Sequence[Record]) -> bool:
 
 
 def similarities(one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
-    """Of vectors (rows, width) of both sides: (rows, rows) for a search, else (rows,)."""
+    """Cosines between vectors (rows, width) of both sides: (rows, rows) for a search, else (rows,)."""
     return (cosines(one, other) if searched(records) else F.cosine_similarity(one, other)).numpy()
 
 
 def similarities_of(
     models: Sequence[Any], kind: VectorPredictor, records: Sequence[Record], progress: Progress | None = None
 ) -> np.ndarray:
-    """Of records, by a model."""
+    """Cosines between both sides of records, by a model."""
     one, other = (kind.vectors(models, side, progress) for side in kind.sides(records))
     return similarities(one, other, records)
 

@@ -165,7 +165,7 @@ class Writing(Predictor):
 
     @classmethod
     def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
-        """Of an encoder and a decoder that others trained, which read and write by one tokenizer."""
+        """The predictor of an encoder and a decoder that others trained, which read and write by one tokenizer."""
         return cls(task, tokenizer, tokenizer, "source")
 
     @property
@@ -264,7 +264,7 @@ class Writing(Predictor):
         return self.source.encode_many([self.spelling.source(str(text)) for text in sources])
 
     def cut(self, sources: Sequence[Value]) -> list[bool]:
-        """Of each source, whether it is a text that is longer than the model reads."""
+        """Whether each source is a text that is longer than the model reads."""
         if self.most is None or self.source is None:
             return [False] * len(sources)
         room = self.most - sum(map(len, self.source.marks.source))

@@ -59,8 +59,8 @@ class Marks:
 
     @classmethod
     def of_end(cls, end: int | None) -> Self:
-        """Of a tokenizer that has an end of a document and no more: it stands before and between documents, and before
-        each text of a row."""
+        """Marks of a tokenizer that has an end of a document and no more: it stands before and between documents, and
+        before each text of a row."""
         mark = () if end is None else (end,)
         texts = [np.array([[i, number] for i in mark], np.int64).reshape(-1, 2) for number in (0, 1)]
         none = np.zeros((0, 2), np.int64)
@@ -71,7 +71,7 @@ class Marks:
     def of_template(
         cls, encode: Callable[..., Any], knows: Callable[[str], Any], end: int | None, target: Sequence[int]
     ) -> Self:
-        """Of a tokenizer of the library that adds special tokens by a template of its own.
+        """Marks of a tokenizer of the library that adds special tokens by a template of its own.
 
         encode  (text) or (text, text) -> the library's encoding, with special tokens
         knows   text -> its ids

@@ -144,7 +144,7 @@ def fit(state: RunState, telemetry: Telemetry) -> None:
 
 
 def largest_batches(state: RunState) -> list[Batch]:
-    """Of the next steps the batch with the most numbers, and the one with the longest rows."""
+    """The batch with the most numbers in the next steps, and the one with the longest rows."""
     begin, task = state.position.step, state.task
     places = [(begin + i, micro) for i in range(LOOKED_AT) for micro in range(state.settings.accumulate)]
     with random_state.kept():

@@ -111,7 +111,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.events.append((number, size))
 
     def place(self) -> MadeAt:
-        """Of what is made now: in the forward pass by the innermost line of the formula that is being computed."""
+        """Where a tensor that is made now comes from: in the forward pass the innermost line of the formula that is
+        being computed."""
         if self.part not in (FORWARD, LOSS):
             return MadeAt(self.part)
         frame = sys._getframe(2)

@@ -114,7 +114,7 @@ class DotAttention(Word):
             tables.initial_values()
 
     def take_part(self, rank: int, size: int) -> None:
-        """Of the heads those whose turn it is, which a score formula must know."""
+        """Keep the heads whose turn it is; a score formula must know which."""
         super().take_part(rank, size)
         self.part = rank, size
         formulas: list[Any] = [self.settings.score, self.settings.mask, self._modules.get("score")]
@@ -188,8 +188,8 @@ class DotAttention(Word):
     def forward(
         self, *streams: Tensor, state: Any = None, at: At | None = None, taps: tuple[str, ...] = (), **ports: Any
     ) -> Any:
-        """Of q, k and v; of q and k, which is v too; or of one stream for all three. With `taps` the result is followed
-        by the values that they name: (y, q, ...). `ports` are those of `call`.
+        """Attention by q, k and v; by q and k, which is v too; or by one stream for all three. With `taps` the result
+        is followed by the values that they name: (y, q, ...). `ports` are those of `call`.
 
         state, at  in decoding: the chunk's queries look at all keys so far, its own included, which `state` keeps; or
                    at all of another sequence"""

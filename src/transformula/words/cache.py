@@ -132,8 +132,8 @@ class Replacing:
 
     @cached_property
     def replaced(self) -> tuple[Tensor, Tensor]:
-        """Of one position, (1 or batch, 1): its place, whether it is real. Else, (1 or batch, window), for each place:
-        which of the chunk's positions comes there, whether one does."""
+        """The place of one position, and whether it is real: (1 or batch, 1). For several, (1 or batch, window), which
+        of the chunk's positions comes to each place, and whether one does."""
         begin, new = self.now.positions(1), self.now.new
         if self.length == 1:
             return begin % self.window, begin >= 0 if new is None else new[:, None] > 0

@@ -248,7 +248,7 @@ class Experts(Word):
         return y.reshape(x.shape)
 
     def take_part(self, rank: int, size: int) -> None:
-        """Of each expert's hidden channels those whose turn it is; the biases of the results are added on the first."""
+        """Keep the hidden channels of each expert whose turn it is; the first rank adds the biases of the results."""
         super().take_part(rank, size)
         for part in (self.gate, self.up, self.down):
             if part is not None:

@@ -31,7 +31,7 @@ class LatentPart:
         return kept[..., self.first : self.first + self.width]
 
     def made(self, kept: Tensor, heads: int, matrices: tuple[Any, ...]) -> Tensor:
-        """Of kept (batch, keys, width): (batch, heads, keys, size)."""
+        """Keys or values (batch, heads, keys, size) from what is kept (batch, keys, width)."""
         source = self.of(kept)
         if self.matrix is None:
             return source[:, None].expand(-1, heads, -1, -1)

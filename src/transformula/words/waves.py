@@ -182,7 +182,8 @@ def turning(
     angles: "ScoreFunction | None",
     scale: float,
 ) -> Turning:
-    """Of heads of `size` channels. Raises InputError for an odd number that turns, and for rates without end."""
+    """How heads of `size` channels are turned. Raises InputError for an odd number that turns, or for rates
+    without end."""
     turned = round(part * size)
     if turned % 2:
         raise InputError(f"rotary turns pairs of channels; {turned} of a head's {size} channels is odd")

@@ -52,7 +52,7 @@ class PlannedRun(TextPage):
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, with what is outside the steps."""
+        """The seconds of the whole run, with what is outside the steps."""
         return self.setting.tokens / self.chosen.rate * (1 + self.setting.assumptions.outside)
 
     @property

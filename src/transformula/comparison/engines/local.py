@@ -139,7 +139,7 @@ class Local(Engine):
 
 
 def environment_of(place: int) -> dict[str, str]:
-    """Of the process of a place: one thread, the same modules as here, one of the GPUs."""
+    """The environment of the process of a place: one thread, the same modules as here, one of the GPUs."""
     import torch
 
     environment: dict[str, Any] = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

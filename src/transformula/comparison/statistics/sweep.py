@@ -40,7 +40,8 @@ class RateSweep:
 def sweeps(
     variants: Sequence[Variant], outcomes: Sequence[Outcome], rates: Mapping[tuple[str, str], float], lower: bool
 ) -> list[RateSweep]:
-    """Of each model that was run at two rates or more, at each size; a model none of whose runs ended is left out."""
+    """A sweep of each model that was run at two rates or more, at each size; a model none of whose runs ended is left
+    out."""
     several = len({variant.typed for variant in variants if "lr" in variant.levels}) > 1
     groups: dict[tuple[str, str], dict[float, Variant]] = {}
     sizes = dict.fromkeys(size for _, size in rates)

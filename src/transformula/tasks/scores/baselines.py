@@ -95,7 +95,7 @@ def most_frequent_label(training: Sequence[Any], labels: Sequence[Any], inputs: 
 def most_frequent_tag(
     training: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]
 ) -> list[list[str]]:
-    """Of each token the tag that it had most often in training; of a token never seen, that which most tokens had."""
+    """The tag that each token had most often in training; for a token never seen, the one that most tokens had."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for tokens, its in zip(training, tags, strict=True):
         for token, tag in zip(tokens, its, strict=True):

@@ -64,13 +64,14 @@ class Confusion:
 
 
 def confusion(predicted: Sequence[str], references: Sequence[str]) -> Confusion:
-    """Of one label a row. Labels stand in the order of the alphabet, numbers by size. Raises InputError."""
+    """Counts of rows by reference and prediction. Labels stand in the order of the alphabet, numbers by size. Raises
+    InputError."""
     check_as_many(predicted, references)
     return Confusion(in_order({*predicted, *references}), Counter(zip(references, predicted, strict=True)))
 
 
 def tag_confusion(predicted: Tags, references: Tags) -> Confusion:
-    """Of tags of tokens. Raises InputError."""
+    """Counts of tokens by reference and prediction. Raises InputError."""
     check_tags(predicted, references)
     return confusion(*([tag for tags in side for tag in tags] for side in (predicted, references)))
 

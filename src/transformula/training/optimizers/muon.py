@@ -87,8 +87,8 @@ class Muon(Optimizer):
         self.rest.step(lr)
 
     def _update(self, members: Sequence[Parameter], shape: tuple[int, ...], lr: float) -> None:
-        """Of matrices of one shape. Where ranks divide them, each gathers what is made orthogonal, and takes its part
-        of the update."""
+        """Update matrices of one shape. Where ranks divide them, each gathers what is made orthogonal, and takes its
+        part of the update."""
         tensors: list[Tensor] = [p.tensor for p in members]
         weights = [local(tensor) for tensor in tensors]
         gradients = [local(tensor.grad) for tensor in tensors if tensor.grad is not None]
