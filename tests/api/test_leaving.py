@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,17 @@ def test_what_is_refused(capsys):
 def test_a_plan_has_the_line(tmp_path, capsys):
     train(LAYER, **SMALL, data=str(texts(tmp_path)), tokenizer="bytes", steps=1, out=str(tmp_path / "run"))
     assert "exports     onnx, pytorch, torch-export, transformers; not" in capsys.readouterr().err
+
+
+def test_a_plan_loads_no_other_task(tmp_path):
+    """What is trained, and in which formats it can leave, is said without the files of other tasks."""
+    (tmp_path / "text.txt").write_text("some text to learn from\n" * 20)
+    typed = "train pre-norm --data text.txt --tokenizer characters --depth 1 --width 16 --heads 2 --context 16 --steps 1"
+    code = (
+        f"import sys; from transformula.cli import main; assert main({typed.split()}) == 0;"
+        "print([name for name in sys.modules if name.startswith('transformula.tasks.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "exports " in done.stderr and "tasks.language_modeling" in done.stderr
+    others = ("classification", "tagging", "masked_language_modeling", "rows", "vectors", "dialogue", "seq2seq")
+    assert not [name for name in others if f"tasks.{name}'" in done.stderr]

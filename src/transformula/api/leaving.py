@@ -150,4 +150,4 @@ def export_line(architecture: Architecture, kind: Predictor | None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         if kind is not None:
             kind.save(Path(folder))
-        return formats_of(build(architecture, device="meta"), Path(folder) if kind else None, kind).line
+        return formats_of(build(architecture, device="meta"), Path(folder) if kind else None, None).line  # of no script
