@@ -109,10 +109,11 @@ def test_a_plan_has_the_line(tmp_path, capsys):
     assert "exports     onnx, pytorch, torch-export, transformers; not" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_plan_loads_no_other_task(tmp_path):
     """What is trained, and in which formats it can leave, is said without the files of other tasks."""
     (tmp_path / "text.txt").write_text("some text to learn from\n" * 20)
-    typed = "train pre-norm --data text.txt --tokenizer characters --depth 1 --width 16 --heads 2 --context 16 --steps 1"
+    typed = "train pre-norm --data text.txt --tokenizer characters --depth 1 --width 16 --heads 2 --steps 1"
     code = (
         f"import sys; from transformula.cli import main; assert main({typed.split()}) == 0;"
         "print([name for name in sys.modules if name.startswith('transformula.tasks.')], file=sys.stderr)"
