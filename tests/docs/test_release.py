@@ -90,6 +90,13 @@ def test_a_step_that_fails_is_named(maker: ModuleType) -> None:
         maker.run("the build", "this_module_is_not_there")
 
 
+def test_the_parts_of_the_changelog_are_known(maker: ModuleType) -> None:
+    """Those of keepachangelog: what somebody has to do stands first."""
+    parts = [row for row in maker.newest(ROOT).text.splitlines() if row.startswith("### ")]
+    known = [f"### {name}" for name in ("Changed", "Deprecated", "Removed", "Added", "Fixed", "Security")]
+    assert parts == [name for name in known if name in parts] and parts
+
+
 def test_the_version_stands_in_one_place(maker: ModuleType) -> None:
     assert maker.version_of(ROOT) == transformula.__version__ == maker.newest(ROOT).version
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
