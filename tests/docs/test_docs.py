@@ -129,6 +129,19 @@ def test_what_is_not_compared_is_named() -> None:
     assert not fits("the cat\nend", "a cat\nend", marks) and not fits("loss 1\nend", "end", marks)
 
 
+def test_every_command_shows_some_of_what_it_prints() -> None:
+    """`...` leaves lines out; alone it would hide all of them."""
+    hidden = [
+        f"{named(path)}:{block.line} {command}"
+        for path in pages()
+        for block in blocks(path.read_text(encoding="utf-8"))
+        if block.kind == "console" and "not run" not in block.marks
+        for command, shown in commands(block.text)
+        if shown.strip() and not shown.replace("...", "").strip()
+    ]
+    assert hidden == []
+
+
 def test_a_page_is_renewed(empty: Path) -> None:
     """What was printed takes the place of what a page shows, but where it shows `...` or nothing."""
     page = "```console\n$ echo a\nb\n$ echo c d\nc ...\n$ echo e\n```\n\nText\n\n"
