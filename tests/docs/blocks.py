@@ -103,7 +103,7 @@ def compared(text: str, marks: dict[str, str]) -> str:
     for pattern in (marks.get("not compared"), TRAINING if "training" in marks else None):
         if pattern:
             left = ((row, re.sub(pattern, "", row)) for row in text.splitlines())
-            text = "\n".join(rest for row, rest in left if rest.strip() or not row.strip())
+            text = "\n".join(rest.rstrip() for row, rest in left if rest.strip() or not row.strip())
     if "numbers" in marks or "training" in marks:
         text = COLUMNS.sub(lambda match: match[0][0] * (match[0][0] == " "), NUMBER.sub("0", text))
     return text

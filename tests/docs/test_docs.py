@@ -126,6 +126,7 @@ def test_numbers_are_not_the_digits_of_names() -> None:
 def test_what_is_not_compared_is_named() -> None:
     marks = {"not compared": r"^the .*|(?<=loss ).+"}
     assert fits("the cat\nloss 1\n\nend", "loss 2\n\nend", marks) and fits("the cat\nend", "the dog\nend", marks)
+    assert fits("good\t0.9\n", "good\t0.8\n", {"not compared": r"(?<=^good\t).*"})
     assert not fits("the cat\nend", "a cat\nend", marks) and not fits("loss 1\nend", "end", marks)
 
 
