@@ -281,6 +281,14 @@ def test_runs_that_were_lost_are_shown_with_their_reason(results, monkeypatch):
         assert "4.61" in said, "a check that failed"
 
 
+def test_the_table_counts_the_runs_that_diverged_as_the_verdicts_do(results):
+    """A run that ended at a loss far above the base's has diverged, too: the table said 0 where the sentence said 1."""
+    counted = [replace(v, diverged=(3, 6), base_diverged=(1, 6)) for v in results.verdicts]
+    said = text_of(replace(results, verdicts=counted), width=200)
+    rows = [row.split() for row in said.splitlines() if row.startswith(("pre-norm", "post-norm")) and " of 6" in row]
+    assert [row[row.index("of") - 1] for row in rows] == ["1", "3", "1", "3"], rows
+
+
 def test_a_variant_that_was_not_run_is_shown_with_the_check_that_it_fails(results):
     name, why = "post-norm", "G1, loss at initialization: loss 4.61"
     stopped = [

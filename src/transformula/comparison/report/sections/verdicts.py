@@ -82,7 +82,7 @@ def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
     scores = list(scores_of(results, *key).values())
     score = mean(scores) if scores else None
     runs = outcomes_of(results, *key)
-    lost = sum(outcome.status == "diverged" for outcome in runs)
+    lost = lost_of(results, arm, verdict)
     interval, p, flip = (verdict.interval, verdict.p_holm, verdict.sign_flip) if verdict else (None, None, None)
     rate, sensitivity = results.rates.get(key), results.sensitivity.get(key)
     return [
@@ -100,6 +100,16 @@ def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
         *(speedup(verdict, what) for what in ("flops", "seconds")),
         Cell(amount(arm.costs.parameters), arm.costs.parameters),
     ]
+
+
+def lost_of(results: Results, arm: Arm, verdict: Verdict | None) -> int:
+    """How many runs diverged as the verdicts count them: by a loss far above the base's, too."""
+    if verdict is not None:
+        return verdict.diverged[0]
+    beside = verdicts_of(results, arm.size) if arm.variant == results.base else []
+    if beside:
+        return beside[0].base_diverged[0]
+    return sum(outcome.status == "diverged" for outcome in outcomes_of(results, arm.variant, arm.size))
 
 
 def word_cell(results: Results, arm: Arm, verdict: Verdict | None) -> Cell:
