@@ -46,7 +46,7 @@ def keep(name: str, data: Mapping[str, Any], shown: Sequence[str]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), **data}, indent=2) + "\n", encoding="utf-8")
     block = re.compile(rf"(<!-- figures: {re.escape(name)} -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    for page in [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text(encoding="utf-8")
         new = block.sub(lambda found: found.group(1) + "\n".join(shown) + "\n" + found.group(2), text)
         if new != text:

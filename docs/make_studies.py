@@ -1,4 +1,5 @@
-"""Write docs/studies: the reports of the studies that come with the program, from the folder in which they were run:
+"""Write docs/studies: the reports of the studies that come with the program, from the folder in which they were run.
+The verdict of one of them is written into the README, too:
 
 transformula compare --study skips --root folder-of-the-data --out studies/skips
 python docs/make_studies.py studies
@@ -9,14 +10,16 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from transformula.comparison.records import Results
-from transformula.comparison.report.document import pictures_of, sections_of
+from transformula.comparison.report.document import Item, pictures_of, sections_of
 from transformula.comparison.report.files import read_results
 from transformula.comparison.report.markdown import FIGURES, escaped, markdown
-from transformula.comparison.report.sections.plain_words import found
+from transformula.comparison.report.sections.plain_words import found, plain_words
+from transformula.comparison.report.terminal import item_lines
 from transformula.comparison.study import read_study, study_names
 
 FOLDER = Path(__file__).parent / "studies"
@@ -24,6 +27,9 @@ PARTS = ("plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "
          "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
 """The sections of a report that are shipped: without what models wrote."""
 END = "<!-- end of reports -->"
+README = Path(__file__).parents[1] / "README.md"
+WIDTH = 96
+"""Of a verdict in the README: that of `compare` in a terminal."""
 
 
 def shareable(results: Results) -> Results:
@@ -63,6 +69,20 @@ def entry(name: str, reports: dict[str, Results]) -> str:
     return "\n".join([*lines, ""])
 
 
+def verdict(name: str, said: Iterable[Item]) -> str:
+    """What the README shows of a study: the command, and the lines that it prints."""
+    lines = [line for item in said for line in item_lines(item, WIDTH)]
+    return "\n".join(["```text", f"$ transformula compare --study {name} --root data", "...", *lines, "...", "```"])
+
+
+def show_verdict(name: str, results: Results) -> None:
+    """Put it where the README asks for it: what was found, and how sure it is."""
+    section, text = plain_words(results), README.read_text("utf-8")
+    shown = verdict(name, section.items[:2] if section else [])
+    begin, end = f"<!-- verdict: {name} -->", "<!-- end of verdict -->"
+    README.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{shown}\n\n{end}", text, flags=re.S), "utf-8")
+
+
 def main() -> None:
     folder, page = Path(sys.argv[1]), FOLDER / "README.md"
     text = page.read_text("utf-8")
@@ -72,6 +92,7 @@ def main() -> None:
             continue
         reports = reports_of(folder, name)
         write(name, reports)
+        show_verdict(name, next(iter(reports.values())))
         begin, end = f"<!-- study: {name} -->", f"<!-- end of {name} -->"
         if begin not in text:
             text = text.replace(END, f"{begin}\n{end}\n\n{END}")

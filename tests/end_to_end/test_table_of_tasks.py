@@ -1,4 +1,4 @@
-"""Each task of the README's table, as typed: what trains it and what uses it, on a few rows of its format."""
+"""Each task of the table in docs/README.md, as typed: what trains it and what uses it, on a few rows of its format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformula.tasks.base import tasks
 
 ROWS = [
     re.findall(r"`(transformula [^`]+)`", row)
-    for row in (Path(__file__).parents[2] / "README.md").read_text("utf-8").splitlines()
+    for row in (Path(__file__).parents[2] / "docs" / "README.md").read_text("utf-8").splitlines()
     if row.startswith("|") and "--out runs/" in row
 ]
 PRE_TRAINING = {"span", "denoising"}  # docs/how-to/pretrain-then-train.md
