@@ -36,6 +36,7 @@ MOST_CHARACTERS = 20_000
 MOST_LEVELS = 50
 MOST_LINES = 500
 MOST_CALLS = 1_000
+MOST_TERMS = 2_000  # of one sum or product; up to Python 3.12 its own parser ends at some 3,000
 
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
 COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -215,6 +216,8 @@ class Rebuilder:
         while isinstance(left, ast.BinOp):
             spine.append(left)
             left = left.left
+        if len(spine) >= MOST_TERMS:
+            raise FormulaError("too-many-parts", self.place(node), count=len(spine) + 1, what="terms")
         result = self.value(left)
         for part in reversed(spine):
             if type(part.op) not in BINARY:
