@@ -39,7 +39,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "not-ascii": ("{char!r} is not an ASCII character\nformulas are written in ASCII", "x = x + аttention(x)"),
     "too-long": ("the text has {count:,} characters\na formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"),
     "too-many-parts": (
-        "the formula has {count:,} {what}\na formula has at most 500 lines and 1,000 calls",
+        "the formula has {count:,} {what}\na formula has at most 500 lines and 1,000 calls, and a sum 2,000 terms",
         "x = x\n" * 600,
     ),
     "too-deep": (
