@@ -65,7 +65,7 @@ def test_what_the_demo_types_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """In few steps: that it trains well is what benchmarks/demo.py measures."""
     monkeypatch.chdir(tmp_path)
     (block,) = blocks(shown("figures: demo", "end of figures"))
-    train, sample = (shlex.split(typed)[1:] for typed, _ in commands(block.text))
+    train, sample = (shlex.split(typed.replace("\\\n", " "))[1:] for typed, _ in commands(block.text))
     at = train.index("--minutes")
     assert main([*train[:at], "--steps", "2", *train[at + 2 :]]) == 0
     assert main(sample) == 0
