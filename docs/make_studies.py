@@ -29,7 +29,7 @@ PARTS = ("plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "
 END = "<!-- end of reports -->"
 README = Path(__file__).parents[1] / "README.md"
 WIDTH = 96
-"""Of a verdict in the README: that of `compare` in a terminal."""
+"""How wide a verdict in the README is: as that of `compare` in a terminal."""
 
 
 def shareable(results: Results) -> Results:
