@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,36 +26,50 @@ def test_an_alias_is_understood_and_not_listed() -> None:
 
 
 @pytest.fixture
-def painted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[str]:
+def painted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[Callable[[], None]]]:
     """A registry of a package with a file for each color, one of which names another's."""
     folder = tmp_path / "painted"
     folder.mkdir()
-    made = "from transformula.registry import Registry\ncolors = Registry('color', __name__)\n"
+    made = "from transformula.registry import Registry\ncolors = Registry('color', __name__, '@colors.register(')\n"
     (folder / "__init__.py").write_text(made)
     for file, text in {
-        "a": "# unlike 'red', a dark color", "blue": "colors.register('blue', aliases=['azure'])('#00f')",
-        "red": "colors.register('red')('#f00')", "z": "colors.register('-'.join(['dark', 'gray']))('#444')",
-    }.items():  # fmt: skip
-        (folder / f"{file}.py").write_text(f"from . import colors\n{text}\n")
+        "a": "# unlike 'red', a dark color",
+        "blue": "@colors.register('blue', aliases=['azure'], record={'cold': True})",
+        "red": "@colors.register(\n    'red', record=dict(cold=False)\n)  # 'warm'",
+        "z": "@colors.register('-'.join(['dark', 'gray']))",
+    }.items():
+        (folder / f"{file}.py").write_text(f"from . import colors\n{text}\ndef {file}(): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     import painted  # type: ignore[import-not-found]
 
+    yield painted.colors
     for name in [name for name in sys.modules if name.startswith("painted")]:
-        monkeypatch.setitem(sys.modules, name, sys.modules[name])  # taken away afterwards
-    return painted.colors  # type: ignore[no-any-return]
+        del sys.modules[name]
 
 
 def imported() -> set[str]:
     return {name.removeprefix("painted.") for name in sys.modules if name.startswith("painted.")}
 
 
-def test_of_a_package_the_files_that_state_a_name_are_imported(painted: Registry[str]) -> None:
-    assert painted.get("azure") == "#00f" and imported() == {"blue"}
-    assert "red" in painted and imported() == {"blue", "a", "red"}, "the first that has the name does not register it"
-    assert painted.get("dark-gray") == "#444" and imported() == {"blue", "a", "red", "z"}, "a name that no file states"
+def test_of_a_package_the_file_that_states_a_name_is_imported(painted: Registry[Callable[[], None]]) -> None:
+    assert "azure" in painted and painted.records()["blue"] == {"cold": True} and imported() == set()
+    assert painted.get("azure").__name__ == "blue" and painted.name_of("azure") == "blue" and imported() == {"blue"}
+    assert painted.get("red").__name__ == "red" and imported() == {"blue", "red"}
+    assert painted.get("dark-gray").__name__ == "z" and imported() == {"blue", "red", "z"}, "a name that no file states"
     with pytest.raises(UnknownName) as caught:
         painted.get("green")
     assert caught.value.known == ["blue", "dark-gray", "red"] == painted.names()
+    assert imported() == {"blue", "red", "z"}
+
+
+def test_of_all_names_only_what_states_none_is_imported(painted: Registry[Callable[[], None]]) -> None:
+    assert painted.names() == ["blue", "dark-gray", "red"] and imported() == {"z"}
+
+
+def test_a_name_of_the_package_is_taken(painted: Registry[Callable[[], None]]) -> None:
+    painted.register("red")(print)
+    with pytest.raises(InputError, match="two of the kind 'color' are called 'red'"):
+        painted.get("red")
 
 
 @pytest.mark.parametrize("name", ["gray", "grey"])

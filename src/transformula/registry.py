@@ -7,6 +7,8 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,24 +19,34 @@ from .extras import need
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
-    """Things of one kind by name. Where a name is asked for that is not known, the modules of `package` are imported:
-    first those whose text has the name in quotes, as a decorator has it, and if none of them registers it, the others.
-    Modules from outside register themselves when they are imported.
+@dataclass(frozen=True)
+class Statement:
+    """What a file states of a thing that it registers, read without running it."""
 
-        formats = Registry("data format", "transformula.data.formats")
+    name: str
+    module: str
+    keywords: Mapping[str, Any]  # of the decorator, those whose values are literals
+
+
+class Registry(Generic[T]):
+    """Things of one kind by name. The modules of `package` are read as text for what they register, and one is imported
+    when a thing of it is asked for. Modules from outside register themselves when they are imported.
+
+        formats = Registry("data format", "transformula.data.formats", "@formats.register(")
 
         @formats.register("jsonl")
         def read(path): ...
+
+    decorator  how a file of the package registers, up to the name. A file whose names are no literals there is imported
+               where all names are asked for, or one that no file states
     """
 
-    def __init__(self, kind: str, package: str | None = None) -> None:
-        self.kind, self.package = kind, package
+    def __init__(self, kind: str, package: str | None = None, decorator: str = "") -> None:
+        self.kind, self.package, self.decorator = kind, package, decorator
         self._known: dict[str, T] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
         self._aliases: dict[str, str] = {}
         self._records: dict[str, Mapping[str, Any]] = {}
-        self._looked = False
 
     def register(
         self, name: str, needs: Sequence[str] = (), aliases: Sequence[str] = (), record: Mapping[str, Any] | None = None
@@ -59,44 +71,44 @@ class Registry(Generic[T]):
         return decorate
 
     def records(self) -> dict[str, Mapping[str, Any]]:
-        """The records of all that is known by name; of the package's own modules, read without importing them."""
-        return {**self._written, **self._records}
+        """What all things state of themselves, by name; of the package's own modules, read without importing them."""
+        stated = {one.name: one.keywords.get("record", one.keywords) for one in self._stated.values()}
+        return {**stated, **self._records}
 
     @cached_property
-    def _written(self) -> dict[str, Mapping[str, Any]]:
-        found: dict[str, Mapping[str, Any]] = {}
-        for file in self._modules().values() if self.package else ():
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                match node:
-                    case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(str(name))], keywords=words):
-                        written = (ast.literal_eval(word.value) for word in words if word.arg == "record")
-                        found[name] = next(written, {})
+    def _statements(self) -> list[Statement | str]:
+        """What the files of the package state, in order; a module that does not state its names stands as such."""
+        found: list[Statement | str] = []
+        if self.package is None:
+            return found
+        calls = re.compile(rf"^{re.escape(self.decorator)}(.*?\)[^\n]*)\n(?=@|def |class )", re.M | re.S)
+        for each in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+            if each.ispkg:
+                continue
+            module, folder = f"{self.package}.{each.name}", getattr(each.module_finder, "path", "")
+            file = Path(folder, f"{each.name}.py")
+            if not self.decorator or not file.is_file():
+                found.append(module)
+                continue
+            for rest in calls.findall(file.read_text(encoding="utf-8")):
+                call = ast.parse(f"register({rest}", mode="eval").body
+                match call:
+                    case ast.Call(args=[ast.Constant(str(name)), *_], keywords=keywords):
+                        found.append(Statement(name, module, literals(keywords)))
+                    case _:
+                        found.append(module)
         return found
 
-    def _look(self) -> None:
-        if self.package is not None and not self._looked:
-            self._looked = True
-            for module in self._modules():
-                importlib.import_module(module)
+    @cached_property
+    def _stated(self) -> dict[str, Statement]:
+        """What is stated, by names and aliases."""
+        stated = [one for one in self._statements if isinstance(one, Statement)]
+        return {name: one for one in stated for name in (one.name, *one.keywords.get("aliases", ()))}
 
-    def _modules(self) -> dict[str, Path]:
-        """The modules of the package, each with its file, as far as it is one."""
-        assert self.package is not None
-        found = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        places = {each.name: getattr(each.module_finder, "path", "") for each in found}
-        return {f"{self.package}.{name}": Path(folder, f"{name}.py") for name, folder in places.items()}
-
-    def _look_for(self, name: str) -> None:
-        """Import what may register a name: other modules, which may be many, are left."""
-        if self.package is None or self._looked:
-            return
-        quoted = re.compile(rf"""["']{re.escape(name)}["']""")
-        for module, file in self._modules().items():
-            if file.is_file() and quoted.search(file.read_text(encoding="utf-8")):
-                importlib.import_module(module)
-                if self._knows(name):
-                    return
-        self._look()
+    def _import_unstated(self) -> None:
+        for one in self._statements:
+            if isinstance(one, str):
+                importlib.import_module(one)
 
     def _knows(self, name: object) -> bool:
         return name in self._known or name in self._aliases
@@ -107,8 +119,10 @@ class Registry(Generic[T]):
 
     def name_of(self, name: str) -> str:
         """The name of the thing called `name`, which may be an alias. Raises UnknownName."""
+        if name in self._stated:
+            importlib.import_module(self._stated[name].module)
         if name not in self:
-            raise UnknownName(self.kind, name, self._known)
+            raise UnknownName(self.kind, name, self.names())
         return self._aliases.get(name, name)
 
     def need(self, name: str) -> T:
@@ -120,13 +134,22 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All known names, sorted; no aliases."""
-        self._look()
-        return sorted(self._known)
+        self._import_unstated()
+        return sorted({*self._known, *(one.name for one in self._stated.values())})
 
     def __contains__(self, name: object) -> bool:
-        if not self._knows(name):
-            self._look_for(str(name))
-        return self._knows(name)
+        if not self._knows(name) and name not in self._stated:
+            self._import_unstated()
+        return self._knows(name) or name in self._stated
+
+
+def literals(keywords: Sequence[ast.keyword]) -> dict[str, Any]:
+    """The keywords of a call whose values are literals."""
+    values: dict[str, Any] = {}
+    for keyword in keywords:
+        with suppress(ValueError):
+            values[str(keyword.arg)] = ast.literal_eval(keyword.value)
+    return values
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

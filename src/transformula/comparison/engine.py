@@ -15,7 +15,7 @@ from .records import Job, Outcome
 from .running import ended
 from .store import Store
 
-engines: Registry[type[Engine]] = Registry("engine", "transformula.comparison.engines")
+engines: Registry[type[Engine]] = Registry("engine", "transformula.comparison.engines", "@engines.register(")
 
 TRIES = 3  # of a run whose process was killed
 

@@ -104,7 +104,7 @@ def tensors_of(result: Any) -> list[Tensor]:
 
 
 Check = Callable[[ArmTrial], Finding]
-gates: Registry[tuple[str, Check]] = Registry("gate", "transformula.comparison.gates")
+gates: Registry[tuple[str, Check]] = Registry("gate", "transformula.comparison.gates", "@gate(")
 
 
 def gate(name: str, title: str) -> Callable[[Check], Check]:

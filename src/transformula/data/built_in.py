@@ -47,7 +47,8 @@ class BuiltIn:
         return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 
-built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets")  # without what follows a colon
+built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets", "@built_in(")
+"""Without what follows the colon of a name."""
 
 
 def built_in(

@@ -112,13 +112,17 @@ class Formats(Registry[Format]):
 
             of_documents = len(inspect.signature(read).parameters) == 3
             reader = Format(documents, ("column",), False) if of_documents else Format(read, tuple(takes), columns)
-            super(Formats, self).register(name, needs)(reader)
+            super(Formats, self).register(name, needs, record={"columns": reader.columns})(reader)
             return read
 
         return decorate
 
+    def has_columns(self, name: str) -> bool:
+        """Whether the rows of a format have columns."""
+        return bool(self.records()[name].get("columns", True))
 
-formats = Formats("data format", "transformula.data.formats")
+
+formats = Formats("data format", "transformula.data.formats", "@formats.register(")
 
 
 def extension(path: Path) -> str:
@@ -129,7 +133,7 @@ def extension(path: Path) -> str:
 
 def has_columns(path: Path) -> bool:
     """Whether a file holds rows with columns, by its name."""
-    return extension(path) in formats and formats.get(extension(path)).columns
+    return extension(path) in formats and formats.has_columns(extension(path))
 
 
 def place_of(path: Path, at: int | str) -> str:

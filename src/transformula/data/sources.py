@@ -124,7 +124,7 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
 
 def _file(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:
     kind = file_format or extension(path)
-    known = [name for name in formats.names() if texts or formats.get(name).columns]
+    known = [name for name in formats.names() if texts or formats.has_columns(name)]
     if kind not in known and texts and file_format is None:
         kind = "txt"
     unnamed = kind == "txt" and not texts and file_format is None

@@ -67,10 +67,10 @@ Condition = Callable[[nn.Module, Path | None], None]
 hold. The folder has the tokenizer; None: there is none yet. It looks at no weights; of a model without memory (on the
 meta device) only at what takes no time."""
 
-IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
-EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")
-
-CONDITIONS: Registry[Condition] = Registry("condition of a format", "transformula.interop.formats")
+FORMATS = "transformula.interop.formats"
+IMPORTERS: Registry[Importer] = Registry("format to import", FORMATS, "@importer(")
+EXPORTERS: Registry[Exporter] = Registry("format to export", FORMATS, "@exporter(")
+CONDITIONS: Registry[Condition] = Registry("condition of a format", FORMATS, "@condition(")
 
 importer, exporter, condition = IMPORTERS.register, EXPORTERS.register, CONDITIONS.register
 """Decorators that register one under the name of its format. Raise InputError for a second one of the same name."""

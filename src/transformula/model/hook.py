@@ -45,7 +45,8 @@ from ..registry import Registry
 from .segment_memory import check_carry
 
 HOOKS: dict[str, Registry[Any]] = {
-    key: Registry(f"{key} hook", "transformula.model.hooks") for key in ("calibrate", "after_step", "policy")
+    key: Registry(f"{key} hook", "transformula.model.hooks", f'@hook("{key}", ')
+    for key in ("calibrate", "after_step", "policy")
 }  # of each key, by name
 BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..registry import Registry
 from .log import is_number
 
-recorders: Registry[type[Recorder]] = Registry("recorder", "transformula.runs.recorders")
+recorders: Registry[type[Recorder]] = Registry("recorder", "transformula.runs.recorders", "@recorders.register(")
 
 PLACES = {"step": "train", "evaluation": "validation"}
 """How the names of an event's numbers begin; those of others begin with the name of the event."""

@@ -39,7 +39,7 @@ from .verb import Verb
 if TYPE_CHECKING:
     from ..data.splits import Overlap
 
-tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
+tasks: Registry[type[Task]] = Registry("task", "transformula.tasks", "@task(")
 
 LEAST = 16  # rows of a sample of a validation set, at least
 IGNORED = -100  # target of a position that does not count

@@ -132,7 +132,7 @@ class RowPipeline(Pipeline[R]):
         return None if self.texts > 1 else list(self.predictor.encode([line])[0]["tokens"].tolist())
 
 
-pipelines: Registry[type[Pipeline[Any]]] = Registry("pipeline", "transformula.tasks.pipelines")
+pipelines: Registry[type[Pipeline[Any]]] = Registry("pipeline", "transformula.tasks.pipelines", "@pipeline(")
 pipeline = pipelines.register
 """Decorator that registers the pipeline of a predictor under the predictor's name."""
 

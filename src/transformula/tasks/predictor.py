@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "predictor.json"
 
-predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks")
+predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks", "@predictor(")
 
 Progress = Callable[[int, int], None]  # called with (inputs done, inputs in all)
 

@@ -26,8 +26,8 @@ from .marks import Marks
 if TYPE_CHECKING:
     import tokenizers as library
 
-tokenizers: Registry[type[Lossless]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
-readers: Registry[Reader] = Registry("reader of tokenizers", "transformula.tokenizers")
+tokenizers: Registry[type[Lossless]] = Registry("tokenizer", __package__, "@tokenizers.register(")  # kinds by name
+readers: Registry[Reader] = Registry("reader of tokenizers", __package__, "@readers.register(")
 FILE = "tokenizer.json"  # the file of a tokenizer in a model's folder
 END = "<|endoftext|>"  # the name of the token that ends a document
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...registry import Registry
 
-optimizers: Registry[Any] = Registry("optimizer", __name__)
+optimizers: Registry[Any] = Registry("optimizer", __name__, "@optimizers.register(")
 
 
 def keeps_of(name: str) -> Mapping[str, int]:
