@@ -174,7 +174,7 @@ def settings_that_differ(setting: PlannedSetting) -> list[tuple[PlannedSetting, 
         (replace(setting, device=device("l40s")), FSDP),
         (replace(setting, device=replace(device("h100"), between=0.1, within=0.1)), FSDP),
         (setting, ParallelLayout("fsdp+tp", 2, 8, 2, 2, "none")),
-        (replace(setting, precision="float32", optimizer="muon"), FSDP),
+        (replace(setting, precision="float32", optimizer="muon", newton_schulz=5), FSDP),
     ]
 
 

@@ -57,7 +57,7 @@ def plan(
     from ..analysis.planning.search import LayoutChoices
     from ..analysis.planning.setting import ATTENTION, PlannedSetting, amount
     from ..analysis.planning.work import work_of
-    from ..training.optimizers import keeps_of, optimizers
+    from ..training.optimizers import keeps_of, newton_schulz_steps, optimizers
 
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
     length = usual_length(architecture) if length is None else length
@@ -87,6 +87,7 @@ def plan(
         keeps=keeps_of(optimizer),
         precision=precision,
         optimizer=optimizer,
+        newton_schulz=newton_schulz_steps(optimizer),
         attention=attention,
         compiled=compiled,
         assumptions=given,

@@ -17,8 +17,6 @@ from ..plain_data import by_keys
 from .setting import ParallelLayout, PlannedSetting
 from .work import WorkPart
 
-NEWTON_SCHULZ = 5  # steps of Muon's, each with three products
-
 
 @dataclass(frozen=True)
 class StepTime:
@@ -176,12 +174,12 @@ def update_time(setting: PlannedSetting, layout: ParallelLayout) -> float:
     work = setting.work
     own = sum(held(setting, layout)) / layout.shards
     seconds = setting.assumptions.update_bytes * own / setting.bandwidth
-    if setting.optimizer == "muon":
+    if setting.newton_schulz:
         ranks = min(setting.assumptions.muon_ranks, layout.data * layout.tensor)
         for part, count in work.parts:
             for one, other in part.matrices if part.layer else ():
                 low, high = min(one, other), max(one, other)
-                flops = NEWTON_SCHULZ * (4 * low * low * high + 2 * low**3)
+                flops = setting.newton_schulz * (4 * low * low * high + 2 * low**3)  # three products a step
                 seconds += count * flops / ranks / setting.rate
     return seconds
 

@@ -28,7 +28,7 @@ class PlannedSetting:
     batch_tokens  of an update
     precision     bf16 or float32
     keeps         numbers that the optimizer keeps for each of a parameter, by the parameter's role
-    optimizer     adamw or muon
+    optimizer     adamw or muon; newton_schulz: steps of such an iteration that it makes with each matrix
     attention     fused, or unfused: it writes the scores to memory
     compiled      the code is compiled
     """
@@ -42,6 +42,7 @@ class PlannedSetting:
     keeps: Mapping[str, int]
     precision: str = "bf16"
     optimizer: str = "muon"
+    newton_schulz: int = 0
     attention: str = "fused"
     compiled: bool = True
     assumptions: Assumptions = field(default_factory=Assumptions)

@@ -3,8 +3,8 @@
     M = momentum M + (1 - momentum) G;   U = (1 - momentum) G + momentum M        (Nesterov)
     W = W - lr weight_decay W - lr 0.2 sqrt(max(rows, columns)) orthogonal(U)
 
-`orthogonal` brings all singular values near 1 by five steps of a Newton-Schulz iteration. Jordan et al. 2024, "Muon: an
-optimizer for hidden layers in neural networks"; the factor is that of Liu et al. 2025, "Muon is scalable for LLM
+`orthogonal` brings all singular values near 1 by a few steps of a Newton-Schulz iteration. Jordan et al. 2024, "Muon:
+an optimizer for hidden layers in neural networks"; the factor is that of Liu et al. 2025, "Muon is scalable for LLM
 training": the update is then as large as AdamW's, so that one learning rate and one weight decay serve both halves.
 (Jordan's own learning rate of 0.02, times sqrt(max(1, rows / columns)), is 0.1 / sqrt(width) in this measure.)
 
@@ -25,18 +25,19 @@ from ...interop.weights import part_of
 from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..parallel.dtensors import local, whole_of
 from ..settings import TrainingSettings
+from . import newton_schulz_steps
 from .adamw import AdamW
 
 # a, b, c of x -> a x + b x^3 + c x^5: steepest at 0, singular values end between about 0.7 and 1.2.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-STEPS = 5
+STEPS = newton_schulz_steps("muon")  # its record says how many: a plan counts them too
 LARGEST = 1 << 25  # numbers in one batched product; larger groups are cut, so that memory stays small
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The nearest matrices, roughly, whose singular values are 1: (n, rows, columns) -> the same, in `dtype`.
 
-    X = U / |U|, then five times X = a X + (b A + c A A) X with A = X X^T, on the shorter side.
+    X = U / |U|, then `STEPS` times X = a X + (b A + c A A) X with A = X X^T, on the shorter side.
     """
     a, b, c = COEFFICIENTS
     x = matrices.to(dtype)
@@ -51,7 +52,7 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return x.mT if tall else x
 
 
-@optimizers.register("muon", record={"keeps": {"matrix": 1}})
+@optimizers.register("muon", record={"keeps": {"matrix": 1}, "newton_schulz": 5})
 class Muon(Optimizer):
     """Muon for matrices, AdamW for the rest, at one learning rate."""
 
