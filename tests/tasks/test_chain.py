@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from transformula.errors import InputError
-from transformula.tasks.chain import bio_moves, chain_marginals, chain_nll, viterbi
+from transformula.tasks.chain import chain_marginals, chain_nll, viterbi
+from transformula.tasks.span_schemes import allowed_moves
 
 TAGS = ["O", "B-x", "I-x", "I-y"]
 LENGTHS = [4, 1, 3]
-ALLOWED = bio_moves(TAGS)
+ALLOWED = allowed_moves("bio", TAGS)
 ALLOWED[0, 4] = False  # `O` may not come last
 N = len(TAGS)
 

@@ -12,7 +12,7 @@ import torch
 from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
-from transformula.tasks.span_schemes import in_bioes
+from transformula.tasks.span_schemes import keeps_to
 from transformula.tasks.tagged_rows import sentences_in
 from transformula.tasks.tagging import Entity, Tagging, best_tags, located
 
@@ -231,13 +231,14 @@ def test_what_begins_a_span_goes_on_to_its_end(tmp_path: Path, scheme: str) -> N
     torch.manual_seed(1)
     for potentials in (torch.randn(40, 5, len(kind.tags)), torch.randn(40, 5, len(kind.tags) ** 2)):
         answers = kind.answers([list("abcde")] * 40, list(10 * potentials), None)
-        assert all(in_bioes(best[0].tags) for best in answers)
+        assert all(keeps_to("bioes", best[0].tags) for best in answers)
         assert len({best[0].tags for best in answers}) > 10
 
 
 def test_tags_that_are_no_bioes(tmp_path: Path) -> None:
-    assert in_bioes(["B-X", "E-X", "S-X"]) and not in_bioes(["B-X", "E-X", "E-X"])
-    assert not in_bioes(["B-X", "E-Y"]) and not in_bioes(["O", "B-X"]) and not in_bioes(["I-X", "E-X"])
+    assert keeps_to("bioes", ["B-X", "E-X", "S-X"]) and not keeps_to("bioes", ["B-X", "E-X", "E-X"])
+    for wrong in (["B-X", "E-Y"], ["O", "B-X"], ["I-X", "E-X"]):
+        assert not keeps_to("bioes", wrong)
     path = tagged_rows(tmp_path / "a.jsonl", [["B-X", "E-X", "E-X", "O", "O"]])
     assert made(path).data.kind.bio
     with pytest.raises(DataError, match=r"a.jsonl:\d+: a span is neither S-X alone nor goes from B-X to E-X"):

@@ -10,13 +10,12 @@ Lafferty et al. 2001. Everywhere:
     lengths     real positions of each row, from 1, (batch,) int64, the rest, on the right, being padding, which changes
                 nothing; None where all are real
     allowed     which moves there are, (n + 1, n + 1) bool: allowed[i, j] says whether j may follow i, its last row what
-                may come first, its last column what may come last; None where all are. See `bio_moves`.
+                may come first, its last column what may come last; None where all are. See `allowed_moves`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -72,16 +71,6 @@ def chain_marginals(potentials: Tensor, lengths: Tensor | None = None, allowed: 
         y.requires_grad_()
         (pairs,) = torch.autograd.grad(_log_sum(y, real).sum(), y)
     return pairs.sum(2)
-
-
-def bio_moves(tags: Sequence[str]) -> Tensor:
-    """The moves that BIO tags allow, for `allowed`: `I-x` only after `B-x` or `I-x`. (n + 1, n + 1), bool."""
-    n = len(tags)
-    moves = torch.ones(n + 1, n + 1, dtype=torch.bool)
-    for j, tag in enumerate(tags):
-        if tag.startswith("I-"):
-            moves[:, j] = torch.tensor([before in (f"B-{tag[2:]}", tag) for before in tags] + [False])
-    return moves
 
 
 def _pairs(potentials: Tensor, lengths: Tensor | None, allowed: Tensor | None) -> tuple[Tensor, Tensor]:

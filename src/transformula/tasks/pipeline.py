@@ -34,7 +34,7 @@ R = TypeVar("R", bound=RowEncoder)
 SCRIPT, RUNTIME = "predict.py", "runtime.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 DEFECT = "nothing was written. This is a defect: report it with the model's text"
-MOST = 2000  # tokens: a longer text is not tried
+MAX_TRIED_TOKENS = 2000  # of a text that is tried
 TOLERANCE = 1e-3  # between numbers of two answers, beside the largest
 
 TEXTS = (
@@ -45,7 +45,7 @@ TEXTS = (
     "東京は日本の首都です。 Москва",
     "A name of a token, <|endoftext|>, [SEP]",
 )
-RUN = """
+TRIAL = """
 import json, sys, predict, runtime
 changes, texts = json.load(sys.stdin)
 runtime.pipeline.update(changes)
@@ -56,13 +56,17 @@ json.dump([predict.answer(text) for text in texts], sys.stdout)
 class Pipeline(Generic[P]):
     """How a predictor's answers are made, for who runs its model by another program. A kind of predictor says:
 
-    plain    of itself, as plain data; docs/how-to/export-a-model.md says what the keys mean
-    lines    on what a script is tried, made of some texts, and of files in a folder of its own
-    answers  what the script should write
-    tried    what pipeline.json says otherwise while the script is tried
-    ids      what the model reads of a line, where the tokenizer's file alone makes it; None where it does not
+    plain     of itself, as plain data; docs/how-to/export-a-model.md says what the keys mean
+    lines     on what a script is tried, made of some texts, and of files in a folder of its own
+    inputs    the same lines as the predictor takes them
+    settings  those of the predictor's call while the script is tried
+    scored    whether the script writes the score of an answer behind it
+    tried     what pipeline.json says otherwise while the script is tried
+    ids       what the model reads of a line, where the tokenizer's file alone makes it; None where it does not
     """
 
+    settings: Mapping[str, Any] = {}
+    scored = False
     tried: Mapping[str, Any] = {}
 
     def __init__(self, predictor: P) -> None:
@@ -100,13 +104,19 @@ class Pipeline(Generic[P]):
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return list(texts)
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [best.text for best in self.predicted(module, lines)]
+    def inputs(self, lines: Sequence[str]) -> Sequence[Any]:
+        return lines
 
-    def predicted(self, module: Any, lines: Sequence[str], **settings: Any) -> list[Any]:
-        """The best answer to each line."""
+    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
+        """The best answer to each line, as the script should write it."""
         kind = self.predictor
-        return [best for best, *_ in kind.predict([module], kind.opened(lines), kind.settings.read(settings))]
+        answers = kind.predict([module], kind.opened(self.inputs(lines)), kind.settings.read(self.settings))
+        return [f"{best.text}\t{best.score:.4f}" if self.scored else best.text for best, *_ in answers]
+
+
+def marks_of_ids(*marks: Sequence[int]) -> list[list[list[int]]]:
+    """Marks before and after a text that is read alone, for pipeline.json: each id with the type 0."""
+    return [[[number, 0] for number in ids] for ids in marks]
 
 
 class RowPipeline(Pipeline[R]):
@@ -185,8 +195,9 @@ def check_tokenizer(pipeline: Pipeline[Any], backend: library.Tokenizer) -> None
     for text in TEXTS:
         with suppress(InputError):  # of characters that are not known
             ids = pipeline.ids(text)
-            if ids is not None and (made := backend.encode(text).ids or [0]) != ids:
-                raise CheckpointError(f"{TOKENIZER} would make of {text!r} the ids {made}, not {ids}; {DEFECT}")
+            theirs = None if ids is None else backend.encode(text).ids or [0]
+            if theirs != ids:
+                raise CheckpointError(f"{TOKENIZER} would make of {text!r} the ids {theirs}, not {ids}; {DEFECT}")
 
 
 def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
@@ -201,24 +212,26 @@ def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path, own: Seque
     Raises CheckpointError where it differs."""
     with tempfile.TemporaryDirectory() as files:
         expected = dict(tries_of(pipeline, module, Path(files), own))
-        given, run = json.dumps([dict(pipeline.tried), list(expected)]), [sys.executable, "-c", RUN]
-        made = subprocess.run(run, input=given, cwd=folder, capture_output=True, encoding="utf-8")
+        given = json.dumps([dict(pipeline.tried), list(expected)])
+        trial = [sys.executable, "-c", TRIAL]
+        done = subprocess.run(trial, input=given, cwd=folder, capture_output=True, encoding="utf-8")
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-    if made.returncode:
-        raise CheckpointError(f"the written {SCRIPT} fails: {made.stderr.strip().splitlines()[-1:]}; {DEFECT}")
-    compare(expected, json.loads(made.stdout), f"the written {SCRIPT} says")
+    if done.returncode:
+        raise CheckpointError(f"the written {SCRIPT} fails: {done.stderr.strip().splitlines()[-1:]}; {DEFECT}")
+    compare(expected, json.loads(done.stdout), f"the written {SCRIPT} says")
 
 
 def check_again(pipeline: Pipeline[Any], module: Any, again: Any, own: Sequence[str] = ()) -> None:
     """Compare what is said by a model that was written and read again, the second, as above."""
     with tempfile.TemporaryDirectory() as files:
         expected = dict(tries_of(pipeline, module, Path(files), own))
-        made = [pipeline.answers(again, [line])[0] for line in expected]
-    compare(expected, made, "what was written, read again, says")
+        answers = [pipeline.answers(again, [line])[0] for line in expected]
+    compare(expected, answers, "what was written, read again, says")
 
 
-def compare(expected: Mapping[str, str], made: Sequence[str], who: str) -> None:
-    for (line, ours), theirs in zip(expected.items(), made, strict=True):
+def compare(expected: Mapping[str, str], answers: Sequence[str], who: str) -> None:
+    """Raise CheckpointError unless the answers are those that are expected, but for rounding."""
+    for (line, ours), theirs in zip(expected.items(), answers, strict=True):
         if not alike(ours, theirs):
             what = f"{who} of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
             raise CheckpointError(f"{what}; {DEFECT}")
@@ -234,7 +247,7 @@ def tries_of(
         step = max(1, tokenizer.vocab // 30)
         texts += [tokenizer.decode(range(first, tokenizer.vocab, step)) for first in (0, step // 2)]
     most = pipeline.plain().get("most") or 0
-    texts.append(" ".join([*texts] * (1 + min(most, MOST) // 50)))
+    texts.append(" ".join([*texts] * (1 + min(most, MAX_TRIED_TOKENS) // 50)))
     for line in pipeline.lines(texts, folder):
         with suppress(InputError):
             yield line, pipeline.answers(module, [line])[0]
@@ -245,7 +258,7 @@ def alike(ours: str, theirs: str) -> bool:
     one, other = (text.split() for text in (ours, theirs))
     if len(one) != len(other):
         return ours == theirs
-    numbers = [(number(a), number(b)) for a, b in zip(one, other, strict=True)]
+    numbers = [(number_of(a), number_of(b)) for a, b in zip(one, other, strict=True)]
     largest = max((abs(a) for a, _ in numbers if a is not None), default=0.0)
     return all(
         abs(a - b) <= TOLERANCE * largest if a is not None and b is not None else word == same
@@ -253,7 +266,7 @@ def alike(ours: str, theirs: str) -> bool:
     )
 
 
-def number(word: str) -> float | None:
+def number_of(word: str) -> float | None:
     try:
         return float(word)
     except ValueError:

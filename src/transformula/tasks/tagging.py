@@ -31,7 +31,7 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
-from .chain import bio_moves, chain_marginals, chain_nll, viterbi
+from .chain import chain_marginals, chain_nll, viterbi
 from .label_spelling import about_spelling, unseen, untrained
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
@@ -43,7 +43,7 @@ from .scores.confusion import entity_table, tag_confusion
 from .scores.measured import Measured
 from .scores.tables import ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
-from .span_schemes import bioes_moves, mark_spans, scheme_of
+from .span_schemes import allowed_moves, mark_spans, scheme_of
 from .tagged_rows import checked_tags, columns_for, counted_words, tags_of, tokens_of
 from .verb import Verb
 from .writing import load_predictor
@@ -212,7 +212,8 @@ class Tagger(RowPredictor):
 
 def moves_of(kind: Tagger) -> Tensor | None:
     """Which tag may follow which, see `chain`; None where any may."""
-    return bioes_moves(kind.tags) if kind.bioes else bio_moves(kind.tags) if kind.bio else None
+    scheme = "bioes" if kind.bioes else "bio" if kind.bio else None
+    return None if scheme is None else allowed_moves(scheme, kind.tags)
 
 
 def located(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:

@@ -12,27 +12,26 @@ from ...generation.settings import ReplySettings
 from ..dialogue import Chat
 from ..pipeline import Pipeline, pipeline
 from ..replies import TemplatedChat
-from .texts import TRIED, decoding
+from .texts import TRIED_TOKENS, decoding
 
 
 @pipeline("templated-chat")
 class TemplatedChatPipeline(Pipeline[TemplatedChat]):
+    settings = {"max_tokens": TRIED_TOKENS}
+
     @property
     def unscripted(self) -> str:
         return "the chat template of others is a program, which this package renders within limits"
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [best.text for best in self.predicted(module, lines, max_tokens=TRIED)]
-
 
 @pipeline("chat")
 class ChatPipeline(Pipeline[Chat]):
+    settings = {"max_tokens": TRIED_TOKENS}
+
     def __init__(self, predictor: Chat) -> None:
         super().__init__(predictor)
-        self.tried = {"max_tokens": TRIED, "room": predictor.room(self._settings(TRIED))}
-
-    def _settings(self, most: int | None = None) -> ReplySettings:
-        return ReplySettings(max_tokens=most)
+        room = predictor.room(ReplySettings(max_tokens=TRIED_TOKENS))
+        self.tried = {"max_tokens": TRIED_TOKENS, "room": room}
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
@@ -43,7 +42,7 @@ class ChatPipeline(Pipeline[Chat]):
             "context": kind.context,
             "most": kind.context,
             "cut": "the oldest messages",
-            "room": kind.room(self._settings()),
+            "room": kind.room(ReplySettings()),
             "max_tokens": kind.usual()[1],
             "decoding": "greedy, behind the end and all messages, each with the ids of its role before it and the end"
             " after it, and the ids of who replies",
@@ -59,7 +58,5 @@ class ChatPipeline(Pipeline[Chat]):
         ]
         return [*texts, *map(json.dumps, dialogues)]
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        dialogues = [json.loads(line) if line.startswith('[{"') else line for line in lines]
-        answers = self.predictor.predict([module], self.predictor.opened(dialogues), self._settings(TRIED))
-        return [best.text for best, *_ in answers]
+    def inputs(self, lines: Sequence[str]) -> list[Any]:
+        return [json.loads(line) if line.startswith('[{"') else line for line in lines]

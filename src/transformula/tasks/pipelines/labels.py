@@ -14,6 +14,8 @@ from ..pipeline import RowPipeline, pipeline
 
 @pipeline("classifier")
 class LabelPipeline(RowPipeline[Classifier]):
+    scored = True
+
     def __init__(self, predictor: Classifier) -> None:
         super().__init__(predictor)
         self.texts = 1 + predictor.pair
@@ -33,6 +35,3 @@ class LabelPipeline(RowPipeline[Classifier]):
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         pairs = pairwise([*texts, *texts[:1]])
         return [f"{text}{PAIR}{other}" for text, other in pairs] if self.predictor.pair else list(texts)
-
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [f"{best.text}\t{best.score:.4f}" for best in self.predicted(module, lines)]

@@ -43,6 +43,8 @@ class PictureTextPipeline(RowPipeline[ImageTextEmbedder]):
 
 @pipeline("image-classifier")
 class PicturePipeline(Pipeline[ImageClassifier]):
+    scored = True
+
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
         return {
@@ -56,6 +58,3 @@ class PicturePipeline(Pipeline[ImageClassifier]):
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return drawn(folder, self.predictor.picture)
-
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [f"{best.text}\t{best.score:.4f}" for best in self.predicted(module, lines)]

@@ -15,6 +15,7 @@ SEPARATOR = "\t"
 @pipeline("answering")
 class SpanPipeline(RowPipeline[Answering]):
     texts = 2
+    scored = True
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
@@ -38,7 +39,5 @@ class SpanPipeline(RowPipeline[Answering]):
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return [f"{question}{SEPARATOR}{text}" for question, text in zip(texts, texts[1:], strict=False)]
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        pairs = [dict(zip(self.predictor.columns, line.split(SEPARATOR, 1), strict=True)) for line in lines]
-        answers = self.predictor.predict([module], pairs, self.predictor.settings())
-        return [f"{best.text}\t{best.score:.4f}" for best, *_ in answers]
+    def inputs(self, lines: Sequence[str]) -> list[dict[str, str]]:
+        return [dict(zip(self.predictor.columns, line.split(SEPARATOR, 1), strict=True)) for line in lines]

@@ -10,7 +10,7 @@ import tokenizers as library
 from tokenizers import models
 
 from ...tokenizers.base import FILE
-from ..pipeline import RowPipeline, pipeline
+from ..pipeline import RowPipeline, marks_of_ids, pipeline
 from ..tagging import LONGEST, TOKEN, Tagger, moves_of
 
 
@@ -22,7 +22,7 @@ class TagPipeline(RowPipeline[Tagger]):
         return {
             **super().plain(),
             "cut": "parts",
-            "marks": [[[number, 0] for number in ids] for ids in kind.around],
+            "marks": marks_of_ids(*kind.around),
             "word": TOKEN.pattern,
             "word_start": tokenizer.word_start if tokenizer else "",
             "unknown": (tokenizer and tokenizer.unknown) or 0,

@@ -15,13 +15,13 @@ from ...tokenizers.base import FILE, Tokenizer
 from ...tokenizers.pretrained import CLEANED, Pretrained
 from ..masked_language_modeling import Filling
 from ..masking import marks_of, mask_of
-from ..pipeline import SCRIPTS, Pipeline, pipeline
+from ..pipeline import SCRIPTS, Pipeline, marks_of_ids, pipeline
 from ..replaced_token_detection import Detecting
 from ..writing import SOURCE, TextGenerator, Writing
 from .pictures import drawn
 
-USUAL = 200  # tokens that are written at most
-TRIED = 8  # tokens that are written while a script is tried
+WRITTEN_TOKENS = 200  # at most, after a prompt
+TRIED_TOKENS = 8  # the same while a script is tried
 
 
 def decoding(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def decoding(tokenizer: Tokenizer) -> dict[str, Any]:
 
 @pipeline("generation")
 class GenerationPipeline(Pipeline[TextGenerator]):
-    tried = {"max_tokens": TRIED}
+    settings = {"temperature": 0, "max_tokens": TRIED_TOKENS}
+    tried = {"max_tokens": TRIED_TOKENS}
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
@@ -44,18 +45,16 @@ class GenerationPipeline(Pipeline[TextGenerator]):
             "before": list(kind.tokenizer.marks.prompt),
             "empty": empty,
             "ends": sorted(kind.tokenizer.ends),
-            "max_tokens": USUAL,
+            "max_tokens": WRITTEN_TOKENS,
             "decoding": "greedy; sample draws",
             **decoding(kind.tokenizer),
         }
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [best.text for best in self.predicted(module, lines, temperature=0, max_tokens=TRIED)]
-
 
 @pipeline("writing")
 class WritingPipeline(Pipeline[Writing]):
-    tried = {"max_tokens": TRIED}
+    settings = {"beam": 1, "max_length": TRIED_TOKENS}
+    tried = {"max_tokens": TRIED_TOKENS}
 
     def plain(self) -> dict[str, Any]:
         kind, source = self.predictor, self.predictor.source
@@ -65,7 +64,7 @@ class WritingPipeline(Pipeline[Writing]):
             "lower": False,
             "spelling": asdict(kind.spelling),
             "reader": f"{SOURCE}/{FILE}" if source is not kind.target else FILE,
-            "marks": [[[number, 0] for number in mark] for mark in marks],
+            "marks": marks_of_ids(*marks),
             "types": [0],
             "most": kind.most,
             "cut": "end",
@@ -104,15 +103,11 @@ class WritingPipeline(Pipeline[Writing]):
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return drawn(folder, self.predictor.picture) if self.predictor.picture else list(texts)
 
-    def answers(self, module: Any, lines: Sequence[str]) -> list[str]:
-        return [best.text for best in self.predicted(module, lines, beam=1, max_length=TRIED)]
-
 
 def around(kind: Filling | Detecting) -> dict[str, Any]:
     """The ids around a text that is read whole, and those that are no text."""
     marks = (kind.tokenizer.marks.opening, kind.tokenizer.marks.closing) if kind.documents else ((), ())
-    ids = [[[number, 0] for number in mark] for mark in marks]
-    return {"marks": ids, "types": [0], "never": sorted(marks_of(kind.tokenizer))}
+    return {"marks": marks_of_ids(*marks), "types": [0], "never": sorted(marks_of(kind.tokenizer))}
 
 
 @pipeline("detecting")

@@ -3,14 +3,14 @@
 
 import json
 
-from .runtime import answer_all, cut, decoded, generated, latest, pipeline, program, tokenizer
+from .runtime import answer_all, cut, decoded, generated, ids_of, latest, pipeline, program
 
 model = program("model")
 
 
 def turn(message):
     """The ids before a message, and all of it, its end included."""
-    ids = tokenizer.encode(message["content"], add_special_tokens=False).ids
+    ids = ids_of(message["content"])
     return len(pipeline["roles"][message["role"]]), [*pipeline["roles"][message["role"]], *ids, pipeline["end"]]
 
 

@@ -3,14 +3,14 @@ input."""
 
 from itertools import groupby
 
-from .runtime import answer_all, decoded, pipeline, program, tokenizer
+from .runtime import answer_all, decoded, ids_of, outer_marks, pipeline, program
 
 model = program("model")
 
 
 def answer(text):
-    before, after = ([number for number, _ in mark] for mark in pipeline["marks"])
-    ids = [*before, *tokenizer.encode(text, add_special_tokens=False).ids, *after]
+    before, after = outer_marks()
+    ids = [*before, *ids_of(text), *after]
     logits = model({"source": [[0]], "tokens": [ids]})["replaced"][0, :, 0]  # the generator's input is not looked at
     real = [pair for pair in zip(ids, logits, strict=True) if pair[0] not in pipeline["never"]]
     parts = ((replaced, decoded([id for id, _ in run])) for replaced, run in groupby(real, lambda pair: pair[1] > 0))

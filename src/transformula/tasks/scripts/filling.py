@@ -2,19 +2,19 @@
 
 import numpy
 
-from .runtime import answer_all, decoded, pipeline, program, tokenizer
+from .runtime import answer_all, decoded, ids_of, outer_marks, pipeline, program
 
 model = program("model")
 
 
 def answer(text):
-    before, after = ([number for number, _ in mark] for mark in pipeline["marks"])
+    before, after = outer_marks()
     *parts, last = text.split(pipeline["sign"])
     ids = [*before]
     for part in parts:
         part = part.removesuffix(" ") if pipeline["blank"] else part  # what fills a gap begins with the blank
-        ids += [*tokenizer.encode(part, add_special_tokens=False).ids, pipeline["mask"]]
-    ids += [*tokenizer.encode(last, add_special_tokens=False).ids, *after]
+        ids += [*ids_of(part), pipeline["mask"]]
+    ids += [*ids_of(last), *after]
     logits, *_ = model({"tokens": [ids], "types": [[0] * len(ids)]}).values()
     logits = logits[0, :, : pipeline["vocab"]]
     logits[:, pipeline["never"]] = -numpy.inf

@@ -1,12 +1,12 @@
 """Goes on with a text, greedily: python predict.py "The cat", or a prompt a line of standard input."""
 
-from .runtime import about, answer_all, decoded, generated, pipeline, program, tokenizer
+from .runtime import about, answer_all, decoded, generated, ids_of, pipeline, program
 
 model = program("model")
 
 
 def answer(prompt):
-    ids = pipeline["before"] + tokenizer.encode(prompt, add_special_tokens=False).ids if prompt else pipeline["empty"]
+    ids = pipeline["before"] + ids_of(prompt) if prompt else pipeline["empty"]
     room = (about["context"] or len(ids) + pipeline["max_tokens"]) - len(ids) + 1
     return decoded(generated(model, ids, min(pipeline["max_tokens"], room)))
 

@@ -57,9 +57,19 @@ def program(name):
     return outputs
 
 
+def ids_of(text, tokenizer=tokenizer):
+    """The ids of a text, without marks."""
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def outer_marks():
+    """The ids before a text that is read alone, and those after it."""
+    return ([number for number, _ in mark] for mark in pipeline["marks"])
+
+
 def encoded(texts, tokenizer=tokenizer):
     """Texts as one row of ids, with the marks around them. Where they are too long together, the longest is cut."""
-    parts = [tokenizer.encode(t.lower() if pipeline["lower"] else t, add_special_tokens=False).ids for t in texts]
+    parts = [ids_of(text.lower() if pipeline["lower"] else text, tokenizer) for text in texts]
     marks, row = pipeline["marks"], []  # ids with their types, before each text and after the last
     whole = sum(map(len, parts))
     while sum(map(len, parts + marks)) > (pipeline["most"] or numpy.inf) and max(map(len, parts)) > 1:

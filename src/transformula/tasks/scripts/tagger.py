@@ -3,7 +3,7 @@
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-from .runtime import answer_all, best_path, pipeline, program, tokenizer
+from .runtime import answer_all, best_path, ids_of, outer_marks, pipeline, program
 
 model = program("model")
 split = Split(Regex(pipeline["word"]), "removed", invert=True)  # all but the words is removed
@@ -17,10 +17,10 @@ def spelled(words):
 
 def answer(text):
     words, tags = [word for word, _ in split.pre_tokenize_str(text)], []
-    before, after = ([number for number, _ in mark] for mark in pipeline["marks"])
+    before, after = outer_marks()
     cased = [pipeline["word_start"] + (word.lower() if pipeline["lower"] else word) for word in words]
     room = pipeline["most"] - len(before + after)
-    pieces = [tokenizer.encode(word, add_special_tokens=False).ids[:room] or [pipeline["unknown"]] for word in cased]
+    pieces = [ids_of(word)[:room] or [pipeline["unknown"]] for word in cased]
     while len(tags) < len(words):  # a text that is too long is read in parts
         ids, places = [*before], []
         for piece in pieces[len(tags) :]:
