@@ -33,7 +33,7 @@ from ..settings import Settings
 from .predictor import Predictor
 from .predictor import Progress as Progress
 from .scores.measured import Measured
-from .scores.report import Evaluation, Report, resampled
+from .scores.report import Evaluation, Report, resample
 from .verb import Verb
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Scores(dict[str, float]):
         """Take in scores, where they are not there already, and those of resamples."""
         for each in measured:
             self.setdefault(each.key, each.score)
-            self.resampled[each.key] = resampled(each, DRAWS).tolist()
+            self.resampled[each.key] = resample(each, DRAWS).tolist()
         return self
 
     @property

@@ -39,7 +39,7 @@ from .base import FORWARD, Progress, Scores, Trained, task
 from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
 from .predictor import Answer, Predictor, predictor
 from .scores.measured import Measured, mean_of
-from .scores.report import SHOWN, Example, ScoreReport, score_rows
+from .scores.report import SHOWN_EXAMPLES, Example, ScoreReport, score_rows
 from .verb import Verb
 
 COLUMNS = {
@@ -286,7 +286,7 @@ Ask a language model which of some texts most probably follows a context: any de
 
     def preview(self) -> Preview:
         training, validation = len(self.texts), len(self.questions)
-        examples = [one.pairs[one.right] for one in self.questions[:SHOWN]]
+        examples = [one.pairs[one.right] for one in self.questions[:SHOWN_EXAMPLES]]
         about = {"training_rows": training, "validation_rows": validation, "examples": examples, "notes": self.notes}
         rows = [("data", f"{training:,} rows to train, {validation:,} to validate")]
         return Preview(about, [*rows, *(("note", note) for note in self.notes)])
@@ -326,7 +326,8 @@ Ask a language model which of some texts most probably follows a context: any de
             named = each if len(parts) == 1 else [replace(one, name=f"{name}: {one.name}") for one in each]
             rows += score_rows(named, {"chance": known})
         order = np.argsort(-np.concatenate(main), kind="stable")
-        best, worst = order[: min(SHOWN, len(order) // 2)], order[::-1][: min(SHOWN, len(order) // 2)]
+        count = min(SHOWN_EXAMPLES, len(order) // 2)
+        best, worst = order[:count], order[::-1][:count]
         if cut:
             notes.append(f"of {cut:,} texts longer than the context ({choosing.context} tokens) the end alone was read")
         highest, lowest = (examples_of(questions, scores, places.tolist()) for places in (best, worst))

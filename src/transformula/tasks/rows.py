@@ -39,7 +39,7 @@ from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, parts_of
 from .scores.measured import Measured
-from .scores.report import Example, ScoreReport, above, score_rows
+from .scores.report import Example, ScoreReport, score_rows, standing_above
 from .scores.tables import ReportPart
 from .writing import load_predictor
 
@@ -417,7 +417,7 @@ class RowTask(Task):
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'accuracy 81.2 on 872 validation rows: above TF-IDF (79.1) and most frequent label (50.9)'."""
         name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
-        return f"{name} {value:.1f} on {rows:,} validation rows: {above(value, self.baselines())}"
+        return f"{name} {value:.1f} on {rows:,} validation rows: {standing_above(value, self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with the model's answers."""

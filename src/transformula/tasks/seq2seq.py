@@ -32,7 +32,7 @@ from .chunked_loss import token_loss
 from .losses import target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
-from .scores.report import Measure, ScoreReport, above, scored
+from .scores.report import Measure, ScoreReport, score_report, standing_above
 from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .verb import Verb
 from .writing import Writing
@@ -236,7 +236,7 @@ line out, in order; an empty line stays one. So it is for every model that write
             return f"{scores['loss']:.2f} nats per target token"
         return (
             f"{self.score} {scores[self.score]:.1f} on {len(self.data.generated_rows):,} validation rows, greedily:"
-            f" {above(scores[self.score], self.baselines())}"
+            f" {standing_above(scores[self.score], self.baselines())}"
         )
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
@@ -266,7 +266,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         notes += [note] if note else []
         writing, sources = Writing.load(trained.folder), [row["source"] for row in records]
         written = writing.predict(trained.modules, sources, search, progress=progress)
-        return scored(
+        return score_report(
             partial(cls.measure, **own),
             [answers[0].text for answers in written],
             references_of(records),

@@ -30,7 +30,7 @@ from .cut_rows import is_cut, noted, notes_of
 from .predictor import Answer
 from .row_predictor import RowEncoder
 from .rows import SHOWN, RowReader, RowTask, predicted_by, row_report, rows_to_score
-from .scores.report import ScoreReport, above
+from .scores.report import ScoreReport, standing_above
 from .verb import Verb
 from .writing import load_predictor
 
@@ -256,7 +256,8 @@ class VectorTask(RowTask):
         if self.score == "loss":
             return f"loss {value:.3f} on {rows:,} validation rows, which have nothing that other scores need"
         digits = 1 if searched(self.data.source.validation) else 3
-        return f"{name} {value:.{digits}f} on {rows:,} validation rows: {above(value, self.baselines(), digits)}"
+        beside = standing_above(value, self.baselines(), digits)
+        return f"{name} {value:.{digits}f} on {rows:,} validation rows: {beside}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with what the model says of their sides."""

@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from tests.tasks.scores.fixture import texts
 from transformula.tasks.scores import report as reports
 from transformula.tasks.scores.measured import bleu, mean_of
-from transformula.tasks.scores.report import resampled
+from transformula.tasks.scores.report import resample
 
 
 def coins(share: float, count: int = 400, seed: int = 0) -> Any:
@@ -23,16 +23,16 @@ def test_a_resample_is_scored_as_its_texts_are() -> None:
     made, asked = texts(30)
     drawn = np.random.default_rng(5).integers(30, size=(4, 30))
     expected = [BLEU().corpus_score([made[i] for i in row], [[asked[i] for i in row]]).score for row in drawn]
-    np.testing.assert_allclose(resampled(bleu(made, asked), 4, seed=5), expected, atol=1e-9)
+    np.testing.assert_allclose(resample(bleu(made, asked), 4, seed=5), expected, atol=1e-9)
 
 
 def test_the_same_seed_the_same_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = coins(0.3)
-    whole = resampled(measured, 100, seed=3)
-    np.testing.assert_array_equal(resampled(measured, 100, seed=3), whole)
-    assert not np.array_equal(resampled(measured, 100, seed=4), whole)
+    whole = resample(measured, 100, seed=3)
+    np.testing.assert_array_equal(resample(measured, 100, seed=3), whole)
+    assert not np.array_equal(resample(measured, 100, seed=4), whole)
     monkeypatch.setattr(reports, "AT_ONCE", 7 * 400)
-    np.testing.assert_array_equal(resampled(measured, 100, seed=3), whole)
+    np.testing.assert_array_equal(resample(measured, 100, seed=3), whole)
 
 
 def test_the_width_is_that_of_the_mean_of_coins() -> None:
@@ -40,7 +40,7 @@ def test_the_width_is_that_of_the_mean_of_coins() -> None:
 
     def interval(measured: Any) -> Any:
         same = ["x"] * len(measured)
-        (row,) = reports.scored(lambda texts, right: [measured], same, same, {}, same).rows
+        (row,) = reports.score_report(lambda texts, right: [measured], same, same, {}, same).rows
         return row.interval
 
     measured = coins(0.3)

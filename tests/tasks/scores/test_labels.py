@@ -9,7 +9,7 @@ import pytest
 
 from transformula.errors import InputError
 from transformula.tasks.scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
-from transformula.tasks.scores.report import resampled
+from transformula.tasks.scores.report import resample
 
 
 def labels(rows: int = 120, kinds: str = "abcdef", seed: int = 0) -> tuple[list[str], list[str]]:
@@ -64,7 +64,7 @@ def test_one_label_a_row_as_scikit_learn_has_it() -> None:
         measured = ours(predicted, references)
         assert measured.score == pytest.approx(100 * theirs(references, predicted))
         expected = [100 * theirs(picked(references, rows), picked(predicted, rows)) for rows in drawn]
-        np.testing.assert_allclose(resampled(measured, 6, seed=5), expected)
+        np.testing.assert_allclose(resample(measured, 6, seed=5), expected)
 
 
 def test_several_labels_a_row_as_scikit_learn_has_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from transformula.errors import InputError
 from transformula.tasks.scores.correlation import pearson, spearman
 from transformula.tasks.scores.ranking import ranks_of, retrieval
-from transformula.tasks.scores.report import resampled
+from transformula.tasks.scores.report import resample
 
 
 def pairs(rows: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +25,7 @@ def test_as_scipy_has_it(score, name) -> None:
     measured = score(x, y)
     assert measured.score == pytest.approx(theirs(x, y).statistic, abs=1e-9) and measured.digits == 3
     drawn = np.random.default_rng(5).integers(len(x), size=(5, len(x)))
-    np.testing.assert_allclose(resampled(measured, 5, 5), [theirs(x[rows], y[rows]).statistic for rows in drawn])
+    np.testing.assert_allclose(resample(measured, 5, 5), [theirs(x[rows], y[rows]).statistic for rows in drawn])
 
 
 @pytest.mark.parametrize("score", [pearson, spearman])

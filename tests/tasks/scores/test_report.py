@@ -15,7 +15,7 @@ from transformula.errors import InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word
 from transformula.tasks.scores.measured import bleu, chrf, exact_match, rouge
-from transformula.tasks.scores.report import ScoreReport, scored
+from transformula.tasks.scores.report import ScoreReport, score_report
 
 ALL = [bleu, chrf, exact_match, lambda p, r: rouge(p, r)[2]]
 
@@ -48,7 +48,7 @@ def test_scores_lie_between_0_and_100_and_order_does_not_matter(score) -> None:
 
 def test_the_best_and_the_worst() -> None:
     made, asked = texts(50)
-    found = scored(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
+    found = score_report(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
     ranked = sorted(chrf(made, asked).sentences)
     assert [e.score for e in found.best] == ranked[::-1][:10] and [e.score for e in found.worst] == ranked[:10]
     for example in [*found.best, *found.worst]:
@@ -63,7 +63,7 @@ def test_the_best_and_the_worst() -> None:
 
 
 def matched(predictions: list[str], references: list[str], sources: list[str]) -> ScoreReport:
-    return scored(tasks.get("copy").measure, predictions, references, {}, sources)
+    return score_report(tasks.get("copy").measure, predictions, references, {}, sources)
 
 
 def test_few_examples_are_shown_once_and_equal_ones_in_order() -> None:
@@ -116,7 +116,7 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     made, asked = texts(40)
     measure = tasks.get("translation").measure
     beside = {"copy": asked[::-1], "constant": [asked[0]] * 40}
-    found = scored(measure, made, asked, beside, made)
+    found = score_report(measure, made, asked, beside, made)
     assert list(found.data["scores"]) == ["BLEU", "BLEU lower-cased", "chrF2"] and found.data["examples"] == 40
     for name, score in json.loads(json.dumps(found.data["scores"])).items():
         assert score["interval"][0] < score["score"] < score["interval"][1] and score["level"] == 0.95
@@ -126,20 +126,20 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     assert first.split() == ["score", "95", "%", "interval", "copy", "constant"]
     assert second.startswith("BLEU ") and f"{bleu(made, asked).score:.1f}" in second and "40 examples" in rest
     assert "no result" not in repr(found)
-    assert scored(measure, made, asked, beside, made).data == found.data
+    assert score_report(measure, made, asked, beside, made).data == found.data
 
 
 def test_answers_that_are_all_right_have_no_interval() -> None:
     """All resamples of 4 right answers are right, which says nothing of the fifth: no "100.0 to 100.0"."""
     (made, _), same = texts(4), tasks.get("translation").measure
-    found = scored(same, made, made, {"copy": made}, made)
+    found = score_report(same, made, made, {"copy": made}, made)
     assert json.loads(json.dumps(found.data["scores"]["BLEU"]))["interval"] is None
     first = repr(found).splitlines()[1].split()
     assert first == ["BLEU", "100.0", "-", "100.0"] and "BLEU, BLEU lower-cased, chrF2: no interval" in repr(found)
 
 
 def test_a_report_says_what_is_no_result() -> None:
-    found = scored(
+    found = score_report(
         tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]}, ["s"] * 2
     )
     assert "exact match is not above copy: no result" in repr(found)
@@ -147,7 +147,7 @@ def test_a_report_says_what_is_no_result() -> None:
 
 def test_each_kind_of_task_has_its_scores() -> None:
     def names(task: str) -> list[str]:
-        return [row.measured.name for row in scored(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
+        return [row.measured.name for row in score_report(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
 
     assert names("summarization") == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names("captioning") == ["BLEU", "exact match"]
@@ -157,7 +157,7 @@ def test_each_kind_of_task_has_its_scores() -> None:
 def test_scores_load_no_torch() -> None:
     program = (
         "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.measured as b;"
-        "r.scored(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
+        "r.score_report(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

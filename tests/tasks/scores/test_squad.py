@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from transformula.errors import InputError
-from transformula.tasks.scores.report import resampled
-from transformula.tasks.scores.squad import normalized, squad
+from transformula.tasks.scores.report import resample
+from transformula.tasks.scores.squad import normalize_answer, squad
 
 # prediction, references, F1 and exact match of it
 CASES: list[tuple[str, list[str], float, float]] = [
@@ -28,8 +28,8 @@ CASES: list[tuple[str, list[str], float, float]] = [
 
 
 def test_what_is_compared() -> None:
-    assert normalized(' The\t"Broncos"!\n of  an  A-team ') == "broncos of ateam"
-    assert normalized("a-b the.end A.") == "ab theend"
+    assert normalize_answer(' The\t"Broncos"!\n of  an  A-team ') == "broncos of ateam"
+    assert normalize_answer("a-b the.end A.") == "ab theend"
 
 
 @pytest.mark.parametrize("version", [False, True])
@@ -67,7 +67,7 @@ def test_questions_without_an_answer() -> None:
     drawn = np.random.default_rng(5).integers(5, size=(4, 5))
     expected = [squad([predictions[i] for i in rows], [references[i] for i in rows], True) for rows in drawn]
     for place, each in enumerate(found.values()):
-        np.testing.assert_allclose(resampled(each, 4, seed=5), [scores[place].score for scores in expected])
+        np.testing.assert_allclose(resample(each, 4, seed=5), [scores[place].score for scores in expected])
 
 
 def test_version_1_is_the_rule_where_all_have_an_answer() -> None:

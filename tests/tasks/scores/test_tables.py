@@ -12,7 +12,7 @@ from transformula.errors import InputError
 from transformula.tasks.scores.calibration import BINS, calibration, decision_calibration
 from transformula.tasks.scores.confusion import confusion, entity_table, label_table, tag_confusion
 from transformula.tasks.scores.labels import accuracy
-from transformula.tasks.scores.report import ScoreReport, resampled, score_rows
+from transformula.tasks.scores.report import ScoreReport, resample, score_rows
 
 
 def test_a_confusion_of_few_labels_is_a_table() -> None:
@@ -91,7 +91,7 @@ def test_calibration_by_brute_force_and_in_resamples() -> None:
     assert not found.error.higher and found.error.signature == "bins:15|width:equal"
     rows = np.random.default_rng(5).integers(200, size=(3, 200))
     expected = [brute_force([confidence[i] for i in row], [correct[i] for i in row]) for row in rows]
-    np.testing.assert_allclose(resampled(found.error, 3, 5), expected)
+    np.testing.assert_allclose(resample(found.error, 3, 5), expected)
     assert found.brier is not None
     assert found.brier.score == pytest.approx(
         np.mean([sum((p - (k == y)) ** 2 for k, p in enumerate(row)) for row, y in zip(each, right, strict=True)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformula.errors import InputError
-from transformula.tasks.scores.report import resampled
+from transformula.tasks.scores.report import resample
 from transformula.tasks.scores.tags import Span, entity_scores, spans_of, token_accuracy
 
 # from seqeval's README, and the mistakes that a model makes
@@ -89,7 +89,7 @@ def test_as_seqeval_has_it(letters: str) -> None:
     )
     drawn = np.random.default_rng(5).integers(len(references), size=(3, len(references)))
     expected = [metrics.f1_score([references[i] for i in rows], [predicted[i] for i in rows]) for rows in drawn]
-    np.testing.assert_allclose(resampled(found[0], 3, seed=5), 100 * np.array(expected))
+    np.testing.assert_allclose(resample(found[0], 3, seed=5), 100 * np.array(expected))
 
 
 def test_nothing_found_and_nothing_there() -> None:

@@ -13,13 +13,13 @@ from ...data.records import Record
 from ...data.source_target import texts_of
 from ...data.spelling import words_of
 from ...data.unicode_words import WORD
-from .measured import f1, shared, words
+from .measured import f1, shared_count, words
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], list[str] | None]
 """Rows, and those of training (none where they are not known) -> what it writes for the former; None where it has
 nothing to go by."""
 
-LOOKED_AT = 200  # among so many texts the most typical one is looked for
+COMPARED_TEXTS = 200  # among these the most typical one is looked for
 
 
 def texts_by(
@@ -49,15 +49,15 @@ def first_sentence_of(text: str) -> str:
 def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
     """One text for every example: the most frequent of the training targets. Where none is frequent (a hundredth of
     them, and at least two) it is the most typical one, that with the highest mean F1 of words with the others, among
-    those that are looked at (`LOOKED_AT`, evenly over the data)."""
+    those that are looked at (`COMPARED_TEXTS`, evenly over the data)."""
     targets = texts_of(learned, "target")
     if not targets:
         return None
     text, often = Counter(targets).most_common(1)[0]
     if often <= max(1, len(targets) // 100):
-        some = targets[:: -(-len(targets) // LOOKED_AT)]
+        some = targets[:: -(-len(targets) // COMPARED_TEXTS)]
         parted = [words(target) for target in some]
-        sums = [sum(f1(shared(one, other), len(one), len(other)) for other in parted) for one in parted]
+        sums = [sum(f1(shared_count(one, other), len(one), len(other)) for other in parted) for one in parted]
         text = some[sums.index(max(sums))]
     return [text] * len(records)
 

@@ -25,7 +25,7 @@ from ...figure import FAINT, INK, SERIES, new_figure, svg_of
 from .measured import Measured, Numbers, check_as_many, mean_of, of_sums, ratio
 
 BINS = 15
-BAR = 30  # characters of a bar
+BAR_CHARACTERS = 30  # characters of a bar
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Calibration:
         rows = [["confidence", "rows", "right", ""]]
         for number, (count, mean, right) in enumerate(self.bins.tolist()):
             if count:
-                bar = ("#" * round(BAR * right)).ljust(BAR + 1)
-                place = round(BAR * mean)
+                bar = ("#" * round(BAR_CHARACTERS * right)).ljust(BAR_CHARACTERS + 1)
+                place = round(BAR_CHARACTERS * mean)
                 ends = f"{number / BINS:.2f}-{(number + 1) / BINS:.2f}"
                 rows.append([ends, f"{count:,.0f}", f"{100 * right:.1f} %", f"{bar[:place]}|{bar[place + 1 :]}"])
         head = f"calibration: expected error {self.error.score:.1f} % ({BINS} bins)"

@@ -13,8 +13,8 @@ from ...cost.words import table
 from .measured import check_as_many
 from .tags import Tags, check_tags, spans_of
 
-MOST = 12  # labels of a table that shows them all; of more, so many of the most confused pairs
-WIDE = 8  # characters of a label that heads a column; where one has more, letters do
+LISTED_LABELS = 12  # labels of a table that shows them all; of more, so many of the most confused pairs
+MAX_HEAD_CHARACTERS = 8  # characters of a label that heads a column; where one has more, letters do
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Confusion:
         }
 
     def __str__(self) -> str:
-        return self._whole() if len(self.labels) <= MOST else self._most_confused()
+        return self._whole() if len(self.labels) <= LISTED_LABELS else self._most_confused()
 
     def _whole(self) -> str:
         heads, names = list(self.labels), list(self.labels)
-        if max(map(len, heads)) > WIDE:
+        if max(map(len, heads)) > MAX_HEAD_CHARACTERS:
             heads = list(ascii_lowercase[: len(heads)])
             names = [f"{letter}  {label}" for letter, label in zip(heads, names, strict=True)]
         rows = [["", *heads]]
@@ -55,7 +55,7 @@ class Confusion:
         sizes: Counter[str] = Counter()
         for (one, _), rows in self.counts.items():
             sizes[one] += rows
-        wrong = [(pair, rows) for pair, rows in self.counts.most_common() if pair[0] != pair[1]][:MOST]
+        wrong = [(pair, rows) for pair, rows in self.counts.most_common() if pair[0] != pair[1]][:LISTED_LABELS]
         lines = [["label", "predicted", "rows", "of the label's"]]
         lines += [[one, other, f"{rows:,}", f"{100 * rows / sizes[one]:.1f} %"] for (one, other), rows in wrong]
         return "\n".join(
@@ -100,9 +100,9 @@ class LabelTable:
 
     def __str__(self) -> str:
         lines = [["label", "precision", "recall", "F1", "rows"]]
-        for label, each in list(self.data.items())[: 2 * MOST]:
+        for label, each in list(self.data.items())[: 2 * LISTED_LABELS]:
             lines.append([label, *(f"{each[key]:.1f}" for key in ("precision", "recall", "f1")), f"{each['rows']:,}"])
-        more = len(self.rows) - 2 * MOST
+        more = len(self.rows) - 2 * LISTED_LABELS
         return "\n".join([*table(lines), *([f"... and {more:,} more labels"] if more > 0 else [])])
 
 

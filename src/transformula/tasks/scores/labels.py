@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .measured import Measured, Numbers, check_as_many, mean_of, of_sums, ratio
+from .measured import Measured, Numbers, check_as_many, mean_of, ratio, share_of_sums
 
 Labels = Sequence[Hashable] | Sequence[Collection[Hashable]]
 """The label of each row; or for each row a list of them, none or more."""
@@ -46,7 +46,7 @@ def macro_f1(predicted: Labels, references: Labels) -> Measured:
         rows, labels = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
         return rows, labels
 
-    shared = places([one & other for one, other in zip(ours, theirs, strict=True)])
+    agreed = places([one & other for one, other in zip(ours, theirs, strict=True)])
     stated = places([[*one, *other] for one, other in zip(ours, theirs, strict=True)])
 
     def sums(counts: Numbers, of: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Numbers:
@@ -55,7 +55,7 @@ def macro_f1(predicted: Labels, references: Labels) -> Measured:
         return np.stack([np.bincount(labels, draw[rows], minlength=len(numbers)) for draw in counts])
 
     def value(counts: Numbers) -> Numbers:
-        both, either = sums(counts, shared), sums(counts, stated)
+        both, either = sums(counts, agreed), sums(counts, stated)
         return 100 * ratio(ratio(2 * both, either).sum(axis=-1), (either > 0).sum(axis=-1))
 
     return Measured("macro F1", f"labels:{len(numbers)}|mean:macro", value, f1_of_sets(ours, theirs))
@@ -65,12 +65,10 @@ def micro_f1(predicted: Labels, references: Labels) -> Measured:
     """F1 of all labels of all rows taken together; of one label a row it is the accuracy. Raises InputError."""
     check_as_many(predicted, references)
     ours, theirs = label_sets(predicted), label_sets(references)
-    pairs = zip(ours, theirs, strict=True)
-    statistics = np.array([(2 * len(one & other), len(one) + len(other)) for one, other in pairs], dtype=np.float64)
+    both = [2 * len(one & other) for one, other in zip(ours, theirs, strict=True)]
+    either = [len(one) + len(other) for one, other in zip(ours, theirs, strict=True)]
     signature = f"labels:{len(set().union(*ours, *theirs))}|mean:micro"
-    return of_sums(
-        "micro F1", signature, statistics, lambda sums: 100 * ratio(sums[:, 0], sums[:, 1]), f1_of_sets(ours, theirs)
-    )
+    return share_of_sums("micro F1", signature, both, either, f1_of_sets(ours, theirs))
 
 
 def label_sets(labels: Labels) -> list[set[Hashable]]:

@@ -24,22 +24,23 @@ Text = str | Sequence[str]
 
 # Punctuation counts: a smiley says much. So does each sign of a script without blanks.
 TOKEN = regex.compile(rf"{UNSPACED_SIGN}|[{BASES}](?:(?!{UNSPACED_SIGN})[{SIGNS}])*|(?!\s)\X")
-PIXELS = 1024  # of a picture that are looked at, about
-PICTURES = 10_000  # of those of training that are looked at
-TEXTS = 50_000  # likewise
+MAX_PIXELS = 1024  # of a picture that are looked at, about
+MAX_PICTURES = 10_000  # of those of training that are looked at
+MAX_TEXTS = 50_000  # likewise
 
 
 def tfidf_linear(training: Sequence[Text], labels: Sequence[Any], texts: Sequence[Text]) -> list[Any]:
     """A linear support vector machine on TF-IDF of words and pairs of words, lower-cased: (1 + log count) log(rows /
-    rows with it), rows of length 1. For lists of labels, one machine for each label. It learns from at most `TEXTS` of
-    the texts, those spread evenly over them."""
+    rows with it), rows of length 1. For lists of labels, one machine for each label. It learns from at most `MAX_TEXTS`
+    of the texts, spread evenly over them."""
     svm = need("sklearn.svm", "TF-IDF")
-    if not any(map(str.strip, map(joined, training))):
+    if not any(map(str.strip, map(as_one_text, training))):
         return most_frequent_label(training, labels, texts)
     words = tfidf(ngram_range=(1, 2), sublinear_tf=True)
-    chosen = spread(len(training), TEXTS)
-    known, some = words.fit_transform(joined(training[place]) for place in chosen), [labels[place] for place in chosen]
-    return predictions_of(svm.LinearSVC(random_state=0), known, some, words.transform(map(joined, texts)))
+    chosen = spread_places(len(training), MAX_TEXTS)
+    known = words.fit_transform(as_one_text(training[place]) for place in chosen)
+    known_labels = [labels[place] for place in chosen]
+    return predictions_of(svm.LinearSVC(random_state=0), known, known_labels, words.transform(map(as_one_text, texts)))
 
 
 def tfidf_cosine(
@@ -67,10 +68,10 @@ def tfidf(**options: Any) -> Any:
 
 
 def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequence[Any]) -> list[Any]:
-    """Logistic regression on pixels, learned from at most `PICTURES` of the pictures, those spread evenly over them;
-    of large pictures about `PIXELS` places are looked at, in a grid."""
+    """Logistic regression on pixels, learned from at most `MAX_PICTURES` of the pictures, spread evenly over them; of
+    large pictures about `MAX_PIXELS` places are looked at, in a grid."""
     linear_model = need("sklearn.linear_model", "logistic regression on pixels")
-    chosen = spread(len(training), PICTURES)
+    chosen = spread_places(len(training), MAX_PICTURES)
     some = [labels[place] for place in chosen]
     known = pixels_of([training[place] for place in chosen])
     return predictions_of(linear_model.LogisticRegression(C=0.1), known, some, pixels_of(pictures))
@@ -79,7 +80,7 @@ def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequ
 def nearest_mean(training: Sequence[Any], labels: Sequence[Hashable], pictures: Sequence[Any]) -> list[Hashable]:
     """The label of which the mean picture is nearest, pixel by pixel: argmin over labels of |x - mean|^2. Needs no
     scikit-learn. Looks at the same pictures and pixels as `linear_pixels`."""
-    chosen = spread(len(training), PICTURES)
+    chosen = spread_places(len(training), MAX_PICTURES)
     seen, some = pixels_of([training[place] for place in chosen]), [labels[place] for place in chosen]
     kinds = list(dict.fromkeys(some))
     numbers = np.array([kinds.index(label) for label in some])
@@ -104,11 +105,11 @@ def predictions_of(model: Any, known: Any, labels: Sequence[Any], features: Any)
     return [list(row) for row in kinds.inverse_transform(chosen)]
 
 
-def joined(text: Text) -> str:
+def as_one_text(text: Text) -> str:
     return text if isinstance(text, str) else " ".join(text)
 
 
-def spread(rows: int, most: int) -> list[int]:
+def spread_places(rows: int, most: int) -> list[int]:
     """Places of at most so many rows, evenly over them."""
     return [int(place) for place in np.linspace(0, rows - 1, min(rows, most))]
 
@@ -116,6 +117,6 @@ def spread(rows: int, most: int) -> list[int]:
 def pixels_of(pictures: Sequence[Any]) -> Numbers:
     """Pictures (channels, height, width) from 0 to 255 as rows of numbers from 0 to 1; of large ones, a grid."""
     arrays = [np.asarray(picture) for picture in pictures]
-    step = max(1, round((arrays[0][0].size / PIXELS) ** 0.5))
+    step = max(1, round((arrays[0][0].size / MAX_PIXELS) ** 0.5))
     rows: NDArray[np.float64] = np.stack([each[:, ::step, ::step].reshape(-1) for each in arrays]) / 255.0
     return rows

@@ -89,6 +89,14 @@ def mean_of(name: str, signature: str, sentences: Sequence[float] | NDArray[Any]
     return Measured(name, signature, lambda counts: counts @ each / counts.sum(axis=-1), each, **shown)
 
 
+def share_of_sums(
+    name: str, signature: str, part: Sequence[float] | Numbers, whole: Sequence[float] | Numbers, sentences: Numbers
+) -> Measured:
+    """100 times the sum over examples of `part` as a share of that of `whole`, (examples,) both; 0 of nothing."""
+    statistics = np.stack([part, whole], axis=1).astype(np.float64)
+    return of_sums(name, signature, statistics, lambda sums: 100 * ratio(sums[:, 0], sums[:, 1]), sentences)
+
+
 def ratio(above: Numbers, below: Numbers) -> Numbers:
     """above / below; 0 where `below` is 0."""
     return np.divide(above, below, out=np.zeros_like(above, dtype=np.float64), where=below != 0)
@@ -97,12 +105,12 @@ def ratio(above: Numbers, below: Numbers) -> Numbers:
 def exact_match(predictions: Sequence[str], references: References) -> Measured:
     """100 times the share of predictions that equal one of their references; spaces at both ends do not count. Raises
     InputError."""
-    lists = checked(predictions, references)
+    lists = reference_lists(predictions, references)
     equal = [100.0 * (text.strip() in map(str.strip, each)) for text, each in zip(predictions, lists, strict=True)]
-    return mean_of("exact match", f"nrefs:{counted(lists)}|case:mixed", equal)
+    return mean_of("exact match", f"nrefs:{reference_count(lists)}|case:mixed", equal)
 
 
-def checked(predictions: Sequence[str], references: References) -> list[list[str]]:
+def reference_lists(predictions: Sequence[str], references: References) -> list[list[str]]:
     """The references as lists. Raises InputError where there are none, or not as many as predictions."""
     check_as_many(predictions, references)
     lists = [several(each) for each in references]
@@ -125,7 +133,7 @@ def check_as_many(predictions: Sequence[Any] | Numbers, references: Sequence[Any
         raise InputError("no predictions to score: give at least one")
 
 
-def counted(references: Sequence[Sequence[str]]) -> str:
+def reference_count(references: Sequence[Sequence[str]]) -> str:
     """How many references an example has, as signatures say it: "1", or "var" where it differs."""
     counts = {len(each) for each in references}
     return str(counts.pop()) if len(counts) == 1 else "var"
@@ -169,7 +177,7 @@ def chrf(predictions: Sequence[str], references: References) -> Measured:
 
 def measured_by(metric: Any, alone: Any, name: str, predictions: Sequence[str], references: References) -> Measured:
     """A score by a metric of sacrebleu, and by another one for single examples: counts of n-grams, which are summed."""
-    lists = checked(predictions, references)
+    lists = reference_lists(predictions, references)
     columns = [[each[i] if i < len(each) else None for each in lists] for i in range(max(map(len, lists)))]
     statistics = np.asarray(metric._extract_corpus_statistics(predictions, columns), dtype=np.float64)
 
@@ -199,13 +207,13 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
 
     Raises InputError.
     """
-    lists = checked(predictions, references)
+    lists = reference_lists(predictions, references)
     chosen = []
     for prediction, each in zip(predictions, lists, strict=True):
         predicted = words(prediction, stem)
-        chosen.append(max((three(predicted, words(reference, stem)) for reference in each), key=lambda f1s: f1s[0]))
-    several = "" if counted(lists) == "1" else "|best:rouge1"
-    signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
+        chosen.append(max((rouge_f1s(predicted, words(reference, stem)) for reference in each), key=lambda f1s: f1s[0]))
+    several = "" if reference_count(lists) == "1" else "|best:rouge1"
+    signature = f"nrefs:{reference_count(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
     columns = zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), zip(*chosen, strict=True), strict=True)
     return [mean_of(name, signature, [100 * each for each in f1s]) for name, f1s in columns]
 
@@ -216,12 +224,12 @@ def words(text: str, stem: bool = False) -> list[str]:
     return [stem_of(word) if len(word) > 3 and word.isascii() else word for word in plain] if stem else plain
 
 
-def three(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
+def rouge_f1s(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
     """F1 of words, of pairs of words and of the longest common subsequence, each from 0 to 1."""
     pairs = [list(pairwise(text)) for text in (predicted, reference)]
     return [
-        f1(shared(predicted, reference), len(predicted), len(reference)),
-        f1(shared(*pairs), len(pairs[0]), len(pairs[1])),
+        f1(shared_count(predicted, reference), len(predicted), len(reference)),
+        f1(shared_count(*pairs), len(pairs[0]), len(pairs[1])),
         f1(common_subsequence(predicted, reference), len(predicted), len(reference)),
     ]
 
@@ -231,7 +239,7 @@ def f1(both: int, predicted: int, reference: int) -> float:
     return 2 * both / (predicted + reference) if both else 0.0
 
 
-def shared(predicted: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
+def shared_count(predicted: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
     """How many things two lists share, repeats counted."""
     return (Counter(predicted) & Counter(reference)).total()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from .measured import Measured, Numbers, mean_of
 
-WITHIN = (1, 5, 10)
+RECALL_DEPTHS = (1, 5, 10)
 
 
 def retrieval(
@@ -33,7 +33,7 @@ def retrieval(
     rank = ranks_of(similarity, right)
     candidates = similarity.shape[1]
     signature, before = f"candidates:{candidates}|ties:last", f"{name}: " if name else ""
-    depths = [k for k in WITHIN if k == 1 or k < candidates]
+    depths = [k for k in RECALL_DEPTHS if k == 1 or k < candidates]
     recalls = [mean_of(f"{before}recall@{k}", signature, 100.0 * (rank <= k)) for k in depths]
     return [*recalls, mean_of(f"{before}mean reciprocal rank", signature, 100 / rank)]
 

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from ...cost.words import table
-from .measured import Measured, Numbers, References, checked
+from .measured import Measured, Numbers, References, reference_lists
 from .tables import ReportPart
 
 # Predictions and references (and options by name) -> scores, the main one first.
 Measure = Callable[..., Iterable[Measured]]
 LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
 AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB
-SHOWN = 10  # the best examples, and the worst, of which so many are shown; each line has at most WIDTH columns
-WIDTH = 100
+SHOWN_EXAMPLES = 10  # of the best ones, and of the worst
+WIDTH = 100  # columns of a line of an example
 
 
-def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbers:
+def resample(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbers:
     """The scores of resamples, (resamples,). Which examples each draws follows from the seed and their number."""
     examples = len(measured)
     generator = np.random.default_rng(seed)
@@ -211,11 +211,11 @@ def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[fl
     rows = []
     for place, each in enumerate(measured):
         beside = {name: scores[place] for name, scores in baselines.items()}
-        rows.append(ScoreRow(each, interval_of(resampled(each)), beside))
+        rows.append(ScoreRow(each, interval_of(resample(each)), beside))
     return rows
 
 
-def scored(
+def score_report(
     measure: Measure,
     predictions: Sequence[str],
     references: References,
@@ -224,14 +224,14 @@ def scored(
     search: str = "",
     notes: Sequence[str] = (),
 ) -> ScoreReport:
-    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}. Of the
-    `SHOWN` best examples and the `SHOWN` worst no one is among both: with few examples, there are fewer; equal ones are
-    in the order of the data. Raises InputError, MissingExtra."""
+    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}. No example is
+    both among the best and among the worst that are shown; equal ones are in the order of the data. Raises InputError,
+    MissingExtra."""
     beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
     rows = score_rows(measure(predictions, references), beside)
-    lists, alone = checked(predictions, references), rows[0].measured.sentences
-    best = np.argsort(-alone, kind="stable")[: min(SHOWN, (len(lists) + 1) // 2)].tolist()
-    worst = [i for i in np.argsort(alone, kind="stable").tolist() if i not in best][:SHOWN]
+    lists, alone = reference_lists(predictions, references), rows[0].measured.sentences
+    best = np.argsort(-alone, kind="stable")[: min(SHOWN_EXAMPLES, (len(lists) + 1) // 2)].tolist()
+    worst = [i for i in np.argsort(alone, kind="stable").tolist() if i not in best][:SHOWN_EXAMPLES]
     highest, lowest = (
         [Example(i, float(alone[i]), predictions[i], lists[i], sources[i]) for i in places] for places in (best, worst)
     )
@@ -252,7 +252,7 @@ def standing(score: float, baselines: Mapping[str, float]) -> str:
     return f"{'below' if worse else 'above'} {' and '.join((worse or better)[:2])}"
 
 
-def above(score: float, baselines: Mapping[str, float], digits: int = 1) -> str:
+def standing_above(score: float, baselines: Mapping[str, float], digits: int = 1) -> str:
     """Where a score (higher is better) stands among baselines, in words."""
     ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
     beaten = [f"{name} ({value:.{digits}f})" for name, value in ranked if value < score]

@@ -18,15 +18,16 @@ import numpy as np
 
 from ...data.unicode_words import WORD
 
-COMMON, SHARE = 100, 0.5  # the most frequent words part phrases: so many, and so large a part of the text, at most
+COMMON_WORDS = 100  # at most so many of the most frequent words part phrases,
+COMMON_SHARE = 0.5  # and they are at most so large a part of the text
 
 
 def common_words(texts: Sequence[str]) -> set[str]:
     """The most frequent words of some texts: those of English are a half of it."""
-    counts = Counter(word.lower() for text in texts for word in WORD.findall(text)).most_common(COMMON)
+    counts = Counter(word.lower() for text in texts for word in WORD.findall(text)).most_common(COMMON_WORDS)
     sums = np.cumsum([count for _, count in counts])
     whole = sum(len(WORD.findall(text)) for text in texts)
-    return {word for (word, _), so_far in zip(counts, sums, strict=True) if so_far <= SHARE * whole}
+    return {word for (word, _), so_far in zip(counts, sums, strict=True) if so_far <= COMMON_SHARE * whole}
 
 
 def sliding_window(question: str, context: str, common: Collection[str] = ()) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from .measured import Measured, Numbers, check_as_many, f1, mean_of, of_sums, ratio, shared
+from .measured import Measured, Numbers, check_as_many, f1, mean_of, of_sums, ratio, shared_count
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLE = re.compile(r"\b(a|an|the)\b")
@@ -45,7 +45,7 @@ def squad(
         raise InputError(f"example {number:,} has no reference: SQuAD 1.1 has an answer to each question")
     pairs = [scores_of(*pair, second) for pair in zip(predictions, references, strict=True)]
     overlap, exact = 100 * np.array(pairs, dtype=np.float64).T
-    signature = f"nrefs:{counted_most(references)}|squad:{'2.0' if second else '1.1'}"
+    signature = f"nrefs:{reference_counts(references)}|squad:{'2.0' if second else '1.1'}"
     scores = [mean_of("F1", signature, overlap), mean_of("exact match", signature, exact)]
     if not second:
         return scores
@@ -59,23 +59,23 @@ def squad(
 
 def scores_of(prediction: str, references: Sequence[str], second: bool) -> tuple[float, float]:
     """F1 and exact match of one answer, from 0 to 1, with the best of its references; `second`: by the rules of 2.0."""
-    ours, theirs = normalized(prediction), [normalized(each) for each in references]
+    ours, theirs = normalize_answer(prediction), [normalize_answer(each) for each in references]
     if second:
         theirs = [each for each in theirs if each] or [""]
     overlaps = []
     for each in theirs:
         words, others = ours.split(), each.split()
         none = second and not (words and others)
-        overlaps.append(float(words == others) if none else f1(shared(words, others), len(words), len(others)))
+        overlaps.append(float(words == others) if none else f1(shared_count(words, others), len(words), len(others)))
     return max(overlaps), float(ours in theirs)
 
 
-def normalized(answer: str) -> str:
+def normalize_answer(answer: str) -> str:
     """What of an answer is compared: 'The "Broncos"!' -> "broncos"."""
     return " ".join(ARTICLE.sub(" ", answer.lower().translate(PUNCTUATION)).split())
 
 
-def counted_most(references: Sequence[Sequence[Any]]) -> str:
+def reference_counts(references: Sequence[Sequence[Any]]) -> str:
     """The most references that a row has, as the signature says it: "1", or "1-3" where it differs."""
     least, most = (choice(map(len, references)) for choice in (min, max))
     return str(most) if least == most else f"{least}-{most}"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import InputError
-from .measured import Measured, Numbers, check_as_many, of_sums, ratio
+from .measured import Measured, check_as_many, ratio, share_of_sums
 
 TAG = re.compile(r"([BIMELSU])(?:-(.*))?", re.DOTALL)
 SAME = {"M": "I", "L": "E", "U": "S"}  # BMES and BILOU: letters for the same
@@ -53,10 +53,11 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 def token_accuracy(predicted: Tags, references: Tags) -> Measured:
     """100 times the share of tokens whose tag is predicted; resamples draw sentences. Raises InputError."""
     check_tags(predicted, references)
-    right = [sum(map(str.__eq__, ours, theirs)) for ours, theirs in zip(predicted, references, strict=True)]
-    statistics = np.array([right, [len(tags) for tags in references]], dtype=np.float64).T
+    pairs = zip(predicted, references, strict=True)
+    right = np.array([sum(map(str.__eq__, ours, theirs)) for ours, theirs in pairs], dtype=np.float64)
+    tokens = np.array([len(tags) for tags in references], dtype=np.float64)
     kinds = {tag for tags in (*predicted, *references) for tag in tags}
-    return of_sums("accuracy", f"tokens|tags:{len(kinds)}", statistics, share, share(statistics))
+    return share_of_sums("accuracy", f"tokens|tags:{len(kinds)}", right, tokens, 100 * ratio(right, tokens))
 
 
 def entity_scores(predicted: Tags, references: Tags) -> list[Measured]:
@@ -66,25 +67,14 @@ def entity_scores(predicted: Tags, references: Tags) -> list[Measured]:
     check_tags(predicted, references)
     ours, theirs = ([set(spans_of(tags)) for tags in each] for each in (predicted, references))
     rows = [(len(one & other), len(one), len(other)) for one, other in zip(ours, theirs, strict=True)]
-    both, found, there = np.array(rows, dtype=np.float64).T
+    both, stated, there = np.array(rows, dtype=np.float64).T
     kinds = {span.label for spans in (*ours, *theirs) for span in spans}
     signature = f"spans:exact|types:{len(kinds)}|mean:micro"
-    parts = {"F1": (2 * both, found + there), "precision": (both, found), "recall": (both, there)}
+    parts = {"F1": (2 * both, stated + there), "precision": (both, stated), "recall": (both, there)}
     return [
-        of_sums(
-            f"entity {name}", signature, np.stack(pair, axis=1), share, np.where(pair[1] > 0, share_of(*pair), 100.0)
-        )
-        for name, pair in parts.items()
+        share_of_sums(f"entity {name}", signature, part, whole, np.where(whole > 0, 100 * ratio(part, whole), 100.0))
+        for name, (part, whole) in parts.items()
     ]
-
-
-def share(sums: Numbers) -> Numbers:
-    """100 times the first number over the second, of each row; 0 where that is 0."""
-    return share_of(sums[:, 0], sums[:, 1])
-
-
-def share_of(above: Numbers, below: Numbers) -> Numbers:
-    return 100 * ratio(above, below)
 
 
 def check_tags(predicted: Tags, references: Tags) -> None:
