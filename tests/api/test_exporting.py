@@ -56,7 +56,7 @@ def texts(count: int = 50) -> list[str]:
 def same(ours: Sequence[str], theirs: Sequence[str]) -> None:
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
-        assert pipeline.alike(one, other), (one, other)
+        assert pipeline.same_answer(one, other), (one, other)
 
 
 LABELED = [

@@ -14,7 +14,7 @@ from transformula.data.sources import gone, need_sources, recorded
 from transformula.errors import ConfigError, InputError
 from transformula.plain import several
 from transformula.runs.folder import RunFolder
-from transformula.tasks.multiple_choice import by_file
+from transformula.tasks.multiple_choice import sources_by_name
 
 NAMES = [
     "my notes.txt",
@@ -39,7 +39,7 @@ def test_a_name_is_taken_as_it_is(tmp_path, name, in_list):
         assert several(settings.data) == [str(path)]
         assert len(read_corpus(settings.data).documents) == 1
         need_sources(settings.data, texts=True)
-        assert gone(settings.data) == [] and list(by_file(settings.data).values()) == [str(path)]
+        assert gone(settings.data) == [] and list(sources_by_name(settings.data).values()) == [str(path)]
         rows = read_records(settings.data, {"text": 1}, file_format="tsv")
         assert [row["text"] for row in rows] == ["some text"]
         assert columns_of(settings.data, file_format="tsv") == (["some text"], True)

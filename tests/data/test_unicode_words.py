@@ -16,7 +16,7 @@ from transformula.tasks.question_answering import LocatedTokens
 from transformula.tasks.scores.baselines import function_name
 from transformula.tasks.scores.linear import tfidf_cosine
 from transformula.tasks.scores.sliding_window import sliding_window
-from transformula.tasks.tagging import located
+from transformula.tasks.tagging import locate_tokens
 from transformula.tokenizers.characters import Bytes
 
 SCRIPTS = {
@@ -42,7 +42,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
 def test_words_are_what_stands_between_blanks(text: str) -> None:
-    assert WORD.findall(text) == text.split() == located(text)[1]
+    assert WORD.findall(text) == text.split() == locate_tokens(text)[1]
     assert in_words(text) == text
 
 
@@ -58,12 +58,12 @@ def test_letters_without_marks_are_the_words_of_before() -> None:
 @given(st.text("aZé0_ .,-'’!\n\t"))
 def test_latin_texts_have_the_tokens_of_before(text: str) -> None:
     before = re.compile(r"\w+(?:(?:[-.'’@&/]|,(?=\d))\w+)*|([^\w\s])\1*")
-    assert located(text)[1] == [match[0] for match in before.finditer(text)]
+    assert locate_tokens(text)[1] == [match[0] for match in before.finditer(text)]
 
 
 def test_signs_keep_their_marks() -> None:
     text = "❤️ 👩‍👩‍👧 👍🏽👍🏽 🇩🇪🇫🇷 1️⃣ ...!"
-    assert located(text)[1] == ["❤️", "👩‍👩‍👧", "👍🏽👍🏽", "🇩🇪", "🇫🇷", "1️⃣", "...", "!"]
+    assert locate_tokens(text)[1] == ["❤️", "👩‍👩‍👧", "👍🏽👍🏽", "🇩🇪", "🇫🇷", "1️⃣", "...", "!"]
 
 
 @given(st.text("aBÉ_1é\u0301\u0302 ("))

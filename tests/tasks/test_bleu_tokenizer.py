@@ -11,7 +11,7 @@ from transformula.api.plan import plan_resume
 from transformula.errors import ConfigError, MissingExtra
 from transformula.structured import load_yaml
 from transformula.tasks import bleu_tokenizer
-from transformula.tasks.bleu_tokenizer import BleuSettings, chosen_tokenizer, with_bleu_tokenizer
+from transformula.tasks.bleu_tokenizer import BleuSettings, choose_bleu_tokenizer, with_bleu_tokenizer
 from transformula.tasks.scores.measured import bleu
 
 SENTENCES = {
@@ -33,12 +33,12 @@ SENTENCES = {
 
 @pytest.fixture(autouse=True)
 def _without_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "installed", lambda name: False)
+    monkeypatch.setattr(bleu_tokenizer, "is_installed", lambda name: False)
 
 
 @pytest.mark.parametrize(("text", "name", "usual"), SENTENCES.values(), ids=SENTENCES)
 def test_by_the_script_of_the_targets(text: str, name: str, usual: str) -> None:
-    assert chosen_tokenizer([text] * 3000 + ["ok"]) == (name, usual)
+    assert choose_bleu_tokenizer([text] * 3000 + ["ok"]) == (name, usual)
     assert bleu([text], [text], tokenize=name).score == pytest.approx(100)
     options, note = with_bleu_tokenizer({"bleu_tokenizer": "auto"}, [[text]])
     assert options == {"bleu_tokenizer": name}
@@ -46,8 +46,8 @@ def test_by_the_script_of_the_targets(text: str, name: str, usual: str) -> None:
 
 
 def test_mecab_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "installed", lambda name: True)
-    found = [chosen_tokenizer([SENTENCES[each][0]]) for each in ("Japanese", "Korean", "Chinese")]
+    monkeypatch.setattr(bleu_tokenizer, "is_installed", lambda name: True)
+    found = [choose_bleu_tokenizer([SENTENCES[each][0]]) for each in ("Japanese", "Korean", "Chinese")]
     assert found == [("ja-mecab", ""), ("ko-mecab", ""), ("zh", "")]
 
 
@@ -56,7 +56,7 @@ def test_a_tokenizer_that_is_not_there_is_refused_before_work() -> None:
         BleuSettings.read({"bleu_tokenizer": "ja-mecab"}).need()
     with pytest.raises(MissingExtra, match=r"sacrebleu\[ko\]"):
         with_bleu_tokenizer({"bleu_tokenizer": "ko-mecab"}, [["a"]])
-    assert chosen_tokenizer([]) == ("13a", "")
+    assert choose_bleu_tokenizer([]) == ("13a", "")
 
 
 SIGNS = "一二三四五六七八九十"

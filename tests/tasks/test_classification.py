@@ -18,7 +18,7 @@ from transformula.data.records import Record
 from transformula.errors import ConfigError, DataError, InputError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
-from transformula.tasks.label_spelling import about_spelling, folded
+from transformula.tasks.label_spelling import fold_label, spelling_notes
 from transformula.tasks.rows import RowTask, predicted_by
 
 WORDS = {"good": "a fine film , I liked it", "bad": "a dull film , I left early"}
@@ -212,8 +212,8 @@ def test_labels_that_may_be_one_are_named_with_their_counts(tmp_path: Path) -> N
 
 def test_labels_are_compared_whatever_they_are() -> None:
     odd = Counter(["--5", "+-", "+", "5.", "٣", "²", "9" * 5000, "-0.0", "0", "+5"])
-    assert {folded(label) for label in ("5", "+5", "5.", "5.00")} == {"5"} and folded("--5") == "--5"
-    assert len(about_spelling(odd)) == 3  # 5 in two spellings, 0 in two, and all that stand once
+    assert {fold_label(label) for label in ("5", "+5", "5.", "5.00")} == {"5"} and fold_label("--5") == "--5"
+    assert len(spelling_notes(odd)) == 3  # 5 in two spellings, 0 in two, and all that stand once
 
 
 def test_test_labels_that_training_has_not_are_named(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.multiple_choice import (
     Choosing,
-    chance,
+    chance_accuracy,
+    choice_scores,
     context_with,
-    measured,
+    question_scores,
     read_questions,
     read_rows,
-    scored_questions,
     scores_alone,
 )
 from transformula.tokenizers.base import tokenizers
@@ -59,16 +59,16 @@ def nats(model, context, text):
 def test_scores_by_hand(model, tmp_path):
     questions = questions_of(written(tmp_path / "a.jsonl", ROWS))
     choosing = Choosing(64, model.tokenizer)
-    scores, cut = scored_questions(model.module, questions, choosing, " ")
+    scores, cut = question_scores(model.module, questions, choosing, " ")
     by_hand = [[nats(model, "The man turned on the faucet, therefore", f" {c}") for c in ROWS[0]["choices"]],
                [nats(model, "Question: why?\n", c) for c in ROWS[1]["choices"]]]  # fmt: skip
     for each, expected in zip(scores, by_hand, strict=True):
         assert [score.nats for score in each] == pytest.approx(expected, rel=1e-5)
-    assert cut == 0 and chance(questions) == pytest.approx(100 * (1 / 2 + 1 / 3) / 2)
-    alone = [scored_questions(model.module, [one], choosing, " ")[0][0] for one in questions]
+    assert cut == 0 and chance_accuracy(questions) == pytest.approx(100 * (1 / 2 + 1 / 3) / 2)
+    alone = [question_scores(model.module, [one], choosing, " ")[0][0] for one in questions]
     for each, single in zip(scores, alone, strict=True):
         assert [score.nats for score in each] == pytest.approx([score.nats for score in single], rel=1e-6)
-    plain, normalized = measured(questions, scores)
+    plain, normalized = choice_scores(questions, scores)
     right = [row.index(min(row)) == one.right for row, one in zip(by_hand, questions, strict=True)]
     assert plain.sentences.tolist() == [100.0 * each for each in right]
     lengths = [[value / len(text) for value, (_, text) in zip(row, one.pairs, strict=True)]
@@ -80,7 +80,7 @@ def test_scores_by_hand(model, tmp_path):
 def test_by_what_the_context_adds(model, tmp_path):
     questions = questions_of(written(tmp_path / "a.jsonl", ROWS))
     choosing = Choosing(64, model.tokenizer)
-    scores, _ = scored_questions(model.module, questions, choosing, " ")
+    scores, _ = question_scores(model.module, questions, choosing, " ")
     alone = scores_alone(model.module, questions, choosing, " ")
     by_hand = [[nats(model, "", f" {text}") for _, text in one.pairs] for one in questions]
     assert [[score.nats for score in each] for each in alone] == [pytest.approx(each, rel=1e-5) for each in by_hand]
@@ -88,7 +88,7 @@ def test_by_what_the_context_adds(model, tmp_path):
         [a.nats - b for a, b in zip(each, known, strict=True)] for each, known in zip(scores, by_hand, strict=True)
     ]
     right = [100.0 * (row.index(min(row)) == one.right) for row, one in zip(added, questions, strict=True)]
-    assert measured(questions, scores, alone)[2].sentences.tolist() == right
+    assert choice_scores(questions, scores, alone)[2].sentences.tolist() == right
 
 
 def test_files_are_scored_one_by_one(tmp_path):

@@ -14,7 +14,7 @@ from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.span_schemes import keeps_to
 from transformula.tasks.tagged_rows import sentences_in
-from transformula.tasks.tagging import Entity, Tagging, best_tags, located
+from transformula.tasks.tagging import Entity, Tagging, best_tags, locate_tokens
 
 SENTENCES = [
     (["Ann", "Lee", "lives", "in", "Rome"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
@@ -159,7 +159,7 @@ def test_tags_that_training_has_not_are_wrong_and_no_part_of_the_loss(names: Pat
 
 def test_a_text_is_cut_at_blanks_and_marks() -> None:
     text = "I don't know... (U.S., 3.5)"
-    _, tokens, starts = located(text)
+    _, tokens, starts = locate_tokens(text)
     assert tokens == ["I", "don't", "know", "...", "(", "U.S", ".", ",", "3.5", ")"]
     assert all(text[start:].startswith(token) for token, start in zip(tokens, starts, strict=True))
 

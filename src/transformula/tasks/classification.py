@@ -15,7 +15,7 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
 from .class_weights import ClassWeights
-from .label_spelling import labeled
+from .label_spelling import with_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -23,10 +23,10 @@ from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import tfidf_linear
 
-TEXTS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
-LABELS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
-PAIR = "\t"  # between the two texts of a line
-LOOKED_AT = 1000  # rows by which the column of the label is known where nothing names it
+TEXT_COLUMNS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
+LABEL_COLUMNS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
+PAIR_SEPARATOR = "\t"  # between the two texts of a line
+SAMPLED_ROWS = 1000  # rows by which the column of the label is known where nothing names it
 
 
 class ClassificationSettings(KeptLabels, StratifiedSettings, LabeledSettings):
@@ -56,7 +56,7 @@ class Classifier(LabelPredictor):
         """Pairs of texts as they are, or as one text with a tab between."""
         if not self.pair:
             return list(super().opened(inputs))
-        pairs = [tuple(each.split(PAIR)) if isinstance(each, str) else tuple(each) for each in inputs]
+        pairs = [tuple(each.split(PAIR_SEPARATOR)) if isinstance(each, str) else tuple(each) for each in inputs]
         for number, each in enumerate(pairs, 1):
             if len(each) != 2 or not all(isinstance(text, str) for text in each):
                 raise InputError(
@@ -82,8 +82,8 @@ class LabeledTexts(LabelReader):
         notes += records.notes
         if len(rows) < records.tally.kept:
             notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
-        rows = [separated(row, settings.label_separator) for row in rows] if settings.several else rows
-        return labeled(rows, key, settings.several, notes)
+        rows = [split_labels(row, settings.label_separator) for row in rows] if settings.several else rows
+        return with_labels(rows, key, settings.several, notes)
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
@@ -110,7 +110,7 @@ class Classification(LabelTask):
     model = {"family": "encoder", "output": "logits = linear(mean(x), classes)", "classes": "2"}
 
 
-def separated(row: Record, separator: str) -> Record:
+def split_labels(row: Record, separator: str) -> Record:
     """A row whose labels are a list of their own each, where they came as one text."""
     labels = row["label"]
     assert isinstance(labels, list)
@@ -123,11 +123,11 @@ def columns_for(sources: str | list[str], settings: ClassificationSettings) -> d
     says so."""
     names, _ = columns_of(sources, **settings.reading)
     second: dict[str, str | int] = {} if settings.text_2 is None else {"text_2": settings.text_2}
-    label = settings.label or next((name for name in LABELS if name in names), None)
-    text = settings.text or next((name for name in TEXTS if name in names and name != label), None)
+    label = settings.label or next((name for name in LABEL_COLUMNS if name in names), None)
+    text = settings.text or next((name for name in TEXT_COLUMNS if name in names and name != label), None)
     others = [name for name in names if name not in (text, label, settings.text_2)]
     if text is None and label is None and len(others) == 2:
-        some = list(islice(read_records(sources, others, **settings.reading, empty="keep"), LOOKED_AT))
+        some = list(islice(read_records(sources, others, **settings.reading, empty="keep"), SAMPLED_ROWS))
         label, text = sorted(others, key=lambda name: len({str(row[name]) for row in some}))
     elif text is None and label is not None and len(others) == 1:
         text = others[0]

@@ -22,7 +22,7 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
 from .class_weights import ClassWeights
-from .label_spelling import labeled
+from .label_spelling import with_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -121,7 +121,7 @@ class LabeledPictures(LabelReader):
         if not rows:
             raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         notes += records.notes
-        return labeled(rows, key, False, notes)
+        return with_labels(rows, key, False, notes)
 
     def shown(self, record: Record) -> tuple[str, list[str]]:
         """Where the picture lies: its file, or the row of the file that holds it."""

@@ -35,7 +35,7 @@ from .rows import Side, evaluation_of
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .seq2seq_data import channels_of, picture_shape
-from .vectors import AT_ONCE, EMBED, VectorPredictor, VectorReader, VectorTask, contrastive, equal_rows
+from .vectors import EMBED, ROWS_AT_ONCE, VectorPredictor, VectorReader, VectorTask, contrastive, equal_rows
 
 OUTPUTS = ("image_vector", "text_vector")
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -93,8 +93,8 @@ class ImageTextEmbedder(VectorPredictor):
         done = 0
         for kind, name in zip((Tensor, str), OUTPUTS, strict=True):
             places = [place for place, each in enumerate(inputs) if isinstance(each, kind)]
-            for first in range(0, len(places), AT_ONCE):
-                some = places[first : first + AT_ONCE]
+            for first in range(0, len(places), ROWS_AT_ONCE):
+                some = places[first : first + ROWS_AT_ONCE]
                 given = [inputs[place] for place in some]
                 pictures, texts = ([blank], given) if kind is str else (given, [""])
                 with torch.no_grad():

@@ -23,7 +23,7 @@ from ..plain import several
 from .base import Batch
 from .class_weights import class_weights, in_words, weighted_mean
 from .cut_rows import is_cut, noted
-from .label_spelling import about_spelling, unseen, untrained
+from .label_spelling import spelling_notes, unseen_notes, untrained_notes
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
@@ -215,11 +215,12 @@ class LabelReader(RowReader):
 
     def remarks(self, kind: LabelPredictor, rows: SplitRows) -> list[str]:
         counts = Counter(label for labels in labels_of(rows.training, kind.several) for label in labels)
-        rest = [*untrained(kind.labels, counts), *self.unseen(kind, rows.test, "the test rows")]
-        return [*about_spelling(counts), *rest]
+        rest = [*untrained_notes(kind.labels, counts), *self.unseen(kind, rows.test, "the test rows")]
+        return [*spelling_notes(counts), *rest]
 
     def unseen(self, kind: LabelPredictor, records: Sequence[Record], named: str) -> list[str]:
-        return unseen((label for labels in labels_of(records, kind.several) for label in labels), kind.labels, named)
+        labels = (label for labels in labels_of(records, kind.several) for label in labels)
+        return unseen_notes(labels, kind.labels, named)
 
     def about(self, kind: LabelPredictor, records: Sequence[Record]) -> dict[str, str]:
         counts = Counter(label for labels in labels_of(records, kind.several) for label in labels)
@@ -272,8 +273,10 @@ class LabelTask(RowTask):
             self.data.notes.append(f"class weights in the loss: {in_words(self.data.kind.labels, weights)}")
 
     def describe(self) -> dict[str, Any]:
-        told = {} if self.weights is None else {"class_weights": in_words(self.data.kind.labels, self.weights)}
-        return {**super().describe(), **told}
+        about = super().describe()
+        if self.weights is not None:
+            about["class_weights"] = in_words(self.data.kind.labels, self.weights)
+        return about
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         if output.shape[1] != 1:

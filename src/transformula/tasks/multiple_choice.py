@@ -51,7 +51,7 @@ COLUMNS = {
 }
 """Fields of a row, and the columns that may hold them."""
 LAYOUTS = (("context", "choices", "right"), ("context_options", "continuation", "right"), ("context", "continuation"))
-LONGEST = 512  # tokens of a context, where the model's text does not say
+CONTEXT_TOKENS = 512  # tokens of a context, where the model's text does not say
 
 
 class ChoiceRowSettings(SourceSettings):
@@ -154,7 +154,7 @@ class Choosing(Predictor):
         check_decoder("choosing a text by its likelihood", architecture)
         if predictor is None or predictor.tokenizer is None:
             raise InputError("this model has no tokenizer: train it on text, or load a trained one")
-        return cls(int(architecture.numbers.get("context", LONGEST)), predictor.tokenizer)
+        return cls(int(architecture.numbers.get("context", CONTEXT_TOKENS)), predictor.tokenizer)
 
     def texts(self, pairs: Sequence[tuple[str, str]], delimiter: str) -> tuple[list[PartlyLearned], list[bool]]:
         """Contexts with continuations, which count; and whether of a context the beginning was cut off. Blanks at the
@@ -242,7 +242,7 @@ Ask a language model which of some texts most probably follows a context: any de
         tokenizers, _ = choose_tokenizers(settings.tokenizer, False, {"target": words}, {"target": others}, numbers)
         tokenizer = tokenizers["target"]
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0))}
-        self.numbers["context"] = int(numbers.get("context") or LONGEST)
+        self.numbers["context"] = int(numbers.get("context") or CONTEXT_TOKENS)
         self.choosing = Choosing(self.numbers["context"], tokenizer)
         self.texts = self.choosing.texts([one.pairs[one.right] for one in learned], settings.target_delimiter)[0]
         self.deal(settings.batch_tokens, **given)
@@ -253,11 +253,11 @@ Ask a language model which of some texts most probably follows a context: any de
             raise InputError(f"no {setting('data')}: name rows with a context, choices and the right one")
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
-        """loss: nats per token of the right texts; accuracy, from 0 to 100: see `measured`."""
-        scores, _ = scored_questions(model, self.questions, self.choosing, self.chosen.target_delimiter, progress)
+        """loss: nats per token of the right texts; accuracy, from 0 to 100: see `choice_scores`."""
+        scores, _ = question_scores(model, self.questions, self.choosing, self.chosen.target_delimiter, progress)
         right = [each[one.right] for one, each in zip(self.questions, scores, strict=True)]
         loss = sum(score.nats for score in right) / sum(score.tokens for score in right)
-        return Scores(loss=loss).measure(measured(self.questions, scores)[:1])
+        return Scores(loss=loss).measure(choice_scores(self.questions, scores)[:1])
 
     @property
     def validation_rows(self) -> int:
@@ -272,16 +272,16 @@ Ask a language model which of some texts most probably follows a context: any de
         self.questions = [self.questions[row] for row in rows]
 
     def baselines(self) -> dict[str, float]:
-        return {"chance": chance(self.questions)}
+        return {"chance": chance_accuracy(self.questions)}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
-        known = f"chance: {chance(self.questions):.1f}"
+        known = f"chance: {chance_accuracy(self.questions):.1f}"
         return f"accuracy {scores['accuracy']:.1f} on {len(self.questions):,} questions; {known}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few questions: the context, what the model chooses, and what is right."""
         questions = [self.questions[row] for row in np.random.default_rng(seed).permutation(len(self.questions))[:3]]
-        scores, _ = scored_questions(model, questions, self.choosing, self.chosen.target_delimiter)
+        scores, _ = question_scores(model, questions, self.choosing, self.chosen.target_delimiter)
         return "\n".join(map(str, examples_of(questions, scores, range(len(questions)))))
 
     def preview(self) -> Preview:
@@ -311,20 +311,22 @@ Ask a language model which of some texts most probably follows a context: any de
         if sources is None:
             raise trained.unknown("--data FILE")
         check_decoder(cls.name, trained.architecture)
-        choosing = Choosing(int(trained.numbers.get("context", LONGEST)), load(trained.folder))
+        choosing = Choosing(int(trained.numbers.get("context", CONTEXT_TOKENS)), load(trained.folder))
         notes = list(trained.notes)
-        parts = {name: read_questions(read_rows(source, settings, notes)) for name, source in by_file(sources).items()}
+        named = sources_by_name(sources).items()
+        parts = {name: read_questions(read_rows(source, settings, notes)) for name, source in named}
         questions = [one for part in parts.values() for one in part]
-        scores, cut = scored_questions(trained.alone, questions, choosing, settings.target_delimiter, progress)
+        scores, cut = question_scores(trained.alone, questions, choosing, settings.target_delimiter, progress)
         alone = scores_alone(trained.alone, questions, choosing, settings.target_delimiter)
         rows, first, main = [], 0, []
         for name, part in parts.items():
             own = slice(first, first := first + len(part))
-            each = measured(part, scores[own], alone[own])
-            known = [chance(part) if one.higher else uniform(scores[own], trained.numbers["vocab"]) for one in each]
+            each = choice_scores(part, scores[own], alone[own])
+            accuracy, perplexity = chance_accuracy(part), uniform_perplexity(scores[own], trained.numbers["vocab"])
+            known = [accuracy if one.higher else perplexity for one in each]
             main.append(each[0].sentences)
-            named = each if len(parts) == 1 else [replace(one, name=f"{name}: {one.name}") for one in each]
-            rows += score_rows(named, {"chance": known})
+            titled = each if len(parts) == 1 else [replace(one, name=f"{name}: {one.name}") for one in each]
+            rows += score_rows(titled, {"chance": known})
         order = np.argsort(-np.concatenate(main), kind="stable")
         count = min(SHOWN_EXAMPLES, len(order) // 2)
         best, worst = order[:count], order[::-1][:count]
@@ -337,7 +339,7 @@ Ask a language model which of some texts most probably follows a context: any de
         return ScoreReport(rows, highest, lowest, "", notes, chosen)
 
 
-def scored_questions(
+def question_scores(
     model: Any, questions: Sequence[Question], choosing: Choosing, delimiter: str, progress: Progress | None = None
 ) -> tuple[list[list[TextScore]], int]:
     """The scores of all texts of each question, and how many texts were cut."""
@@ -346,7 +348,7 @@ def scored_questions(
     return [[next(scores) for _ in question.pairs] for question in questions], sum(cut)
 
 
-def by_file(sources: str | Sequence[str]) -> dict[str, str]:
+def sources_by_name(sources: str | Sequence[str]) -> dict[str, str]:
     """Sources, each by its name: files, those of a pattern one by one, without their folders where that suffices."""
     files = [str(file) for name in several(sources) for file in (files_of(name) if "*" in name else [name])]
     stems = [Path(file).name.split(".")[0] for file in files]
@@ -363,7 +365,7 @@ def scores_alone(
     return [[next(scores) for _ in one.pairs] if own else None for one, own in zip(questions, differ, strict=True)]
 
 
-def measured(
+def choice_scores(
     questions: Sequence[Question],
     scores: Sequence[Sequence[TextScore]],
     alone: Sequence[Sequence[TextScore] | None] = (None,),
@@ -396,12 +398,12 @@ def measured(
     ]  # fmt: skip
 
 
-def chance(questions: Sequence[Question]) -> float:
+def chance_accuracy(questions: Sequence[Question]) -> float:
     """The accuracy of a choice at random; of texts to be predicted, 0."""
     return 100 * float(np.mean([1 / len(one.pairs) if len(one.pairs) > 1 else 0 for one in questions]))
 
 
-def uniform(scores: Sequence[Sequence[TextScore]], vocab: int) -> float:
+def uniform_perplexity(scores: Sequence[Sequence[TextScore]], vocab: int) -> float:
     """The perplexity of a text if all tokens were alike."""
     return float(np.exp(min(700.0, np.mean([each[0].tokens for each in scores]) * np.log(vocab))))
 

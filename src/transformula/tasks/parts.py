@@ -9,10 +9,10 @@ from torch import nn
 
 from .base import Task
 
-PARTS = 50  # enough for a standard deviation that is right to 10 %
+MAX_PARTS = 50  # enough for a standard deviation that is right to 10 %
 
 
-def part_scores(task: Task, model: nn.Module, score: str, parts: int = PARTS) -> tuple[list[float], list[float]]:
+def part_scores(task: Task, model: nn.Module, score: str, parts: int = MAX_PARTS) -> tuple[list[float], list[float]]:
     """A score on each of at most `parts` parts of the validation set, neighbors together, and how much each counts: its
     bytes, else its tokens, else its rows.
 

@@ -211,7 +211,7 @@ def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path, own: Seque
     """Run what was written on some texts, those of the run's data (`own`) among them, and compare with the predictor.
     Raises CheckpointError where it differs."""
     with tempfile.TemporaryDirectory() as files:
-        expected = dict(tries_of(pipeline, module, Path(files), own))
+        expected = dict(trial_answers(pipeline, module, Path(files), own))
         given = json.dumps([dict(pipeline.tried), list(expected)])
         trial = [sys.executable, "-c", TRIAL]
         done = subprocess.run(trial, input=given, cwd=folder, capture_output=True, encoding="utf-8")
@@ -224,7 +224,7 @@ def check_scripts(pipeline: Pipeline[Any], module: Any, folder: Path, own: Seque
 def check_again(pipeline: Pipeline[Any], module: Any, again: Any, own: Sequence[str] = ()) -> None:
     """Compare what is said by a model that was written and read again, the second, as above."""
     with tempfile.TemporaryDirectory() as files:
-        expected = dict(tries_of(pipeline, module, Path(files), own))
+        expected = dict(trial_answers(pipeline, module, Path(files), own))
         answers = [pipeline.answers(again, [line])[0] for line in expected]
     compare(expected, answers, "what was written, read again, says")
 
@@ -232,12 +232,12 @@ def check_again(pipeline: Pipeline[Any], module: Any, again: Any, own: Sequence[
 def compare(expected: Mapping[str, str], answers: Sequence[str], who: str) -> None:
     """Raise CheckpointError unless the answers are those that are expected, but for rounding."""
     for (line, ours), theirs in zip(expected.items(), answers, strict=True):
-        if not alike(ours, theirs):
+        if not same_answer(ours, theirs):
             what = f"{who} of {line!r:.100} {theirs!r:.100}, and the model {ours!r:.100}"
             raise CheckpointError(f"{what}; {DEFECT}")
 
 
-def tries_of(
+def trial_answers(
     pipeline: Pipeline[Any], module: Any, folder: Path, own: Sequence[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """Lines with their answers: texts of the run's own, some texts, those of what a tokenizer knows, a long one; none
@@ -253,7 +253,7 @@ def tries_of(
             yield line, pipeline.answers(module, [line])[0]
 
 
-def alike(ours: str, theirs: str) -> bool:
+def same_answer(ours: str, theirs: str) -> bool:
     """Whether two answers are the same, but for rounding of numbers."""
     one, other = (text.split() for text in (ours, theirs))
     if len(one) != len(other):

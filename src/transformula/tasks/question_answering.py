@@ -42,9 +42,9 @@ from .scores.sliding_window import common_words, sliding_window
 from .scores.squad import scores_of, squad
 from .verb import Verb
 
-INPUTS = ("tokens", "types", "match")  # what a model may read
+MODEL_INPUTS = ("tokens", "types", "match")  # what a model may read
 START, END = 1, 2  # marks of a position in a row's target, added where both are one; 0 for others, -100 outside
-USUAL = 0.99  # by default answers are at most as long as so large a part of those of training
+ANSWER_QUANTILE = 0.99  # by default answers are at most as long as so large a part of those of training
 
 
 class QuestionSettings(LabeledSettings):
@@ -199,7 +199,7 @@ class Answering(RowPredictor):
                 "types": types,
                 "match": np.concatenate([matched, ours[part], np.zeros(after, np.int64)]),
             }
-            read = {name: torch.from_numpy(row[name]) for name in INPUTS if name in (*self.inputs, "tokens")}
+            read = {name: torch.from_numpy(row[name]) for name in MODEL_INPUTS if name in (*self.inputs, "tokens")}
             read = CutRow(read) if len(asked) < len(question.ids) else read
             windows.append(ContextWindow(read, head, context.starts[part], context.ends[part]))
         return windows
@@ -258,7 +258,7 @@ class Answering(RowPredictor):
                 for value, place in zip(values.tolist(), places.tolist(), strict=True):
                     first, more = divmod(place, scores.shape[1])
                     if value > 0:
-                        span = stripped(each["context"], window.starts[first], window.ends[first + more])
+                        span = strip_span(each["context"], window.starts[first], window.ends[first + more])
                         spans[span] = max(value, spans.get(span, 0.0))
             chosen = sorted((span for span in spans if span[0] < span[1]), key=lambda span: -spans[span])[:count]
             yield [AnswerSpan(each["context"][start:end], spans[start, end], start, end) for start, end in chosen], none
@@ -279,7 +279,7 @@ def span_scores(logits: Tensor, first: int, longest: int) -> tuple[Tensor, float
     return (start[:, None] + ends).exp(), float(nats[0].sum().exp())
 
 
-def stripped(text: str, start: int, end: int) -> tuple[int, int]:
+def strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     """A span without the blanks at its ends."""
     part = text[start:end]
     begin = int(start) + len(part) - len(part.lstrip())
@@ -302,7 +302,7 @@ class Questions(RowReader):
         columns = columns_for(sources, settings)
         kinds = {name: kind for name, kind in (("answers", "list"), ("starts", "numbers")) if name in columns}
         records = read_records(sources, columns, kinds=kinds, optional=tuple(kinds), **settings.reading)
-        rows = [placed(record) for record in records]
+        rows = [with_places(record) for record in records]
         if not rows:
             raise DataError(f"{key}: {records.name} holds no questions", path=records.name)
         notes += records.notes
@@ -316,7 +316,7 @@ class Questions(RowReader):
         answers = [text for record in rows.training for text in texts_of(record)]
         if not answers:
             raise DataError("no training question has an answer: there is nothing to learn")
-        longest = int(np.quantile([len(ids) for ids in tokenizer.encode_many(answers)], USUAL))
+        longest = int(np.quantile([len(ids) for ids in tokenizer.encode_many(answers)], ANSWER_QUANTILE))
         unanswerable = not all(texts_of(record) for record in rows.training)
         how = (settings.stride, max(1, longest), unanswerable, 0.0)
         return Answering(tokenizer, list(inputs), sizes["context"], settings.lower, *how)
@@ -353,7 +353,7 @@ def by_first_sentence(learned: Sequence[Record], records: Sequence[Record]) -> l
     return [Answer(first_sentence_of(str(record["context"]))) for record in records]
 
 
-def marks_of(targets: Tensor) -> int:
+def count_marks(targets: Tensor) -> int:
     """How many starts and ends rows have together: one of each, or several where answers differ."""
     marks = targets.clamp(min=0)
     return sum(int((marks & mark > 0).sum()) for mark in (START, END))
@@ -369,7 +369,7 @@ class QuestionAnswering(RowTask):
     higher = frozenset(["f1", "exact_match"])
     score = "f1"
     confident = True
-    terms = staticmethod(marks_of)
+    terms = staticmethod(count_marks)
     reader = Questions()
     trivial: ClassVar = {"sliding window": by_sliding_window, "first sentence": by_first_sentence}
     model = {"family": "encoder", "output": "logits = linear(x, 2)"}
@@ -397,10 +397,10 @@ Answer questions by a span of a text: questions are arguments, the lines of a fi
     @classmethod
     def check(cls, architecture: Architecture) -> None:
         super().check(architecture)
-        others = [name for name in architecture.inputs if name not in INPUTS]
+        others = [name for name in architecture.inputs if name not in MODEL_INPUTS]
         if others or "tokens" not in architecture.inputs:
             raise InputError(
-                f"{cls.name} gives a model {', '.join(INPUTS)}; this one reads"
+                f"{cls.name} gives a model {', '.join(MODEL_INPUTS)}; this one reads"
                 f" {', '.join(architecture.inputs) or 'nothing'}: take {', '.join(others) or 'a model of tokens'}"
             )
         (output,) = architecture.output.leaves.values()
@@ -457,7 +457,7 @@ def columns_for(sources: Any, settings: QuestionSettings) -> dict[str, str | int
     return columns if starts is None else {**columns, "starts": starts}
 
 
-def placed(record: Record) -> Record:
+def with_places(record: Record) -> Record:
     """A record whose answers stand where it says, or where they first stand. Raises DataError where they do not."""
     context, answers = str(record["context"]), [text for text in texts_of(record) if text]
     named = record.get("starts", [context.find(text) for text in answers])

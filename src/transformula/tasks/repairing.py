@@ -38,8 +38,8 @@ from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
 from .writing import end_of
 
-COUNTED = 2000  # windows of the training text whose targets the baseline counts
-SHOWN = 3  # windows that are repaired to be looked at
+COUNTED_WINDOWS = 2000  # windows of the training text whose targets the baseline counts
+SAMPLED_WINDOWS = 3  # windows that are repaired to be looked at
 
 
 class Damaged(NamedTuple):
@@ -168,7 +168,7 @@ class Repairing(TextTask):
         ids = np.asarray(self.data.training.ids)
         starts = list(range(0, len(ids) - self.window, self.window)) or [0]
         counts = np.ones(self.numbers["vocab"])
-        for number, start in enumerate(starts[:: -(-len(starts) // COUNTED)]):
+        for number, start in enumerate(starts[:: -(-len(starts) // COUNTED_WINDOWS)]):
             row = self.damaged(ids[start : start + self.window], 1, number)
             counts += np.bincount(row.target, minlength=len(counts))
         nats = -np.log(counts / counts.sum())
@@ -178,7 +178,7 @@ class Repairing(TextTask):
         """A few windows of the validation text: input, output and reference."""
         decoder: Any = model
         lines = []
-        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+        for place in default_rng(seed).permutation(len(self.measured))[:SAMPLED_WINDOWS]:
             source, target = self.measured[place]
             settings = SearchSettings(beam=1, alpha=0.0, max_length=len(target) - 1)
             best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [source.tolist()]})

@@ -42,13 +42,15 @@ from .vectors import (
     contrastive,
     cosines,
     equal_rows,
-    searched,
+    is_searched,
 )
 
 # Common names of the columns.
-TEXTS = ("text", "sentence1", "sentence_1", "sentence_A", "anchor", "query", "question", "premise", "source")
-OTHERS = ("text_2", "text2", "sentence2", "sentence_2", "sentence_B", "positive", "answer", "hypothesis", "target")
-SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "label")
+TEXT_COLUMNS = ("text", "sentence1", "sentence_1", "sentence_A", "anchor", "query", "question", "premise", "source")
+SECOND_COLUMNS = (
+    "text_2", "text2", "sentence2", "sentence_2", "sentence_B", "positive", "answer", "hypothesis", "target",
+)  # fmt: skip
+SCORE_COLUMNS = ("score", "similarity", "similarity_score", "relatedness_score", "label")
 
 
 class EmbeddingSettings(WholeRowSettings):
@@ -103,11 +105,11 @@ class TextEmbedder(VectorPredictor):
         flat = [text for pair in pairs for text in pair]
         vectors = self.vectors(models, flat, progress) if flat else torch.empty(0, 1)
         values = iter(F.cosine_similarity(vectors[::2], vectors[1::2]).tolist())
-        answers = [next(texts) if isinstance(each, str) else similar(next(values)) for each in inputs]
+        answers = [next(texts) if isinstance(each, str) else similarity_answer(next(values)) for each in inputs]
         return noted(answers, self.cut(inputs), self.most)
 
 
-def similar(cosine: float) -> list[Answer]:
+def similarity_answer(cosine: float) -> list[Answer]:
     return [Similarity(f"{cosine:.4f}", cosine)]
 
 
@@ -235,7 +237,7 @@ class SentenceEmbeddings(VectorTask):
     def measure(cls, answers: Any, records: Sequence[Record]) -> list[Measured]:
         if not records[0]["text_2"]:
             raise DataError("texts alone have nothing to be scored by: name pairs of texts, with scores or without")
-        if not searched(records):
+        if not is_searched(records):
             scores = [float(row["score"]) for row in records]  # type: ignore[arg-type]
             return [spearman(answers, scores), pearson(answers, scores)]
         _, known = np.unique([str(row["text_2"]) for row in records], return_inverse=True)
@@ -255,7 +257,7 @@ def columns_for(sources: Any, settings: EmbeddingSettings) -> dict[str, str]:
     stated = {name: getattr(settings, name) for name in ("text", "text_2", "score")}
     if settings.text is None:
         names, _ = columns_of(sources, **settings.reading)
-        for field, common in (("text", TEXTS), ("text_2", OTHERS), ("score", SCORES)):
+        for field, common in (("text", TEXT_COLUMNS), ("text_2", SECOND_COLUMNS), ("score", SCORE_COLUMNS)):
             taken = set(stated.values())
             stated[field] = stated[field] or next((n for n in common if n in names and n not in taken), None)
         if stated["text"] is None and len(names) in (1, 2):

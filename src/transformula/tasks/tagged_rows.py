@@ -12,8 +12,8 @@ from ..data.records import BadRecord, Record, columns_of, in_words, read_records
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .label_spelling import is_label
 
-TOKENS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
-TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
+TOKEN_COLUMNS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
+TAG_COLUMNS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
 
 
 def tokens_of(record: Record) -> list[str]:
@@ -24,7 +24,7 @@ def tags_of(record: Record) -> list[str]:
     return record["tags"]  # type: ignore[return-value]
 
 
-def checked_tags(row: Record, column: str | int) -> Record:
+def with_stripped_tags(row: Record, column: str | int) -> Record:
     """A row whose tags are stripped of blanks. Raises DataError for a token that has none."""
     tags = [tag.strip() for tag in tags_of(row)]
     place = next((place for place, tag in enumerate(tags) if not is_label(tag)), None)
@@ -41,7 +41,7 @@ def sentences_in(path: Path, column: str | None, bad_rows: BadRows = None) -> li
     texts. Raises InputError, DataError."""
     names, _ = columns_of(path, bad_rows=bad_rows)
     chosen = column or next(
-        (name for name in (*TOKENS, "text", "source", *names[: len(names) == 1]) if name in names), ""
+        (name for name in (*TOKEN_COLUMNS, "text", "source", *names[: len(names) == 1]) if name in names), ""
     )
     if not chosen:
         raise InputError(f"{path} has the columns {', '.join(names)}: say which holds the tokens: --column NAME")
@@ -53,7 +53,7 @@ def sentences_in(path: Path, column: str | None, bad_rows: BadRows = None) -> li
     return [row if isinstance(row, BadRecord) else row.changed(source=row["source"][0]) for row in rows]  # type: ignore[index]
 
 
-def counted_words(records: Sequence[Record], lower: bool) -> Counter[str]:
+def word_counts(records: Sequence[Record], lower: bool) -> Counter[str]:
     """How often each word stands in the training set."""
     return Counter(word.lower() if lower else word for row in records for word in tokens_of(row))
 
@@ -62,8 +62,8 @@ def columns_for(sources: str | list[str], settings: Any) -> dict[str, str | int]
     """Which columns are the tokens and the tags. Raises ConfigError where nothing says so."""
     names, _ = columns_of(sources, **settings.reading)
     columns: dict[str, str | int] = {}
-    for field, stated, common in (("tokens", settings.tokens_column, TOKENS), ("tags", settings.tags_column, TAGS)):
-        column = stated or next((name for name in common if name in names), None)
+    for field, common in (("tokens", TOKEN_COLUMNS), ("tags", TAG_COLUMNS)):
+        column = getattr(settings, f"{field}_column") or next((name for name in common if name in names), None)
         if column is None:
             near = did_you_mean(nearest(field, names))
             raise ConfigError(

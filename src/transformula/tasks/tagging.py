@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import chain_marginals, chain_nll, viterbi
-from .label_spelling import about_spelling, unseen, untrained
+from .label_spelling import spelling_notes, unseen_notes, untrained_notes
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
@@ -44,15 +44,15 @@ from .scores.measured import Measured
 from .scores.tables import ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
 from .span_schemes import allowed_moves, mark_spans, scheme_of
-from .tagged_rows import checked_tags, columns_for, counted_words, tags_of, tokens_of
+from .tagged_rows import columns_for, tags_of, tokens_of, with_stripped_tags, word_counts
 from .verb import Verb
 from .writing import load_predictor
 
 TOKEN = regex.compile(  # of a text: words; a run of one other sign, with its marks
     rf"{WORD.pattern}(?:(?:[-.'’@&/]|,(?=\d)){WORD.pattern})*|((?!\s)\X)\1*"
 )
-LONGEST = 40  # bytes of a token that are read as its characters
-AT_ONCE = 64  # sentences of like lengths whose best tags are searched together
+MAX_TOKEN_BYTES = 40  # bytes of a token that are read as its characters
+SENTENCES_AT_ONCE = 64  # sentences of like lengths whose best tags are searched together
 
 
 class TaggingSettings(KeptLabels, LabeledSettings):
@@ -187,17 +187,17 @@ class Tagger(RowPredictor):
             spelled = [token.encode() for token in tokens]
             if self.tokenizer is not None:
                 spelled = [self.tokenizer.pieces[number] for number in ids]
-            most = max(min(max(map(len, spelled), default=1), LONGEST), 1)
+            most = max(min(max(map(len, spelled), default=1), MAX_TOKEN_BYTES), 1)
             row["characters"] = torch.zeros(len(ids), most, dtype=torch.int64)
             for letters, each in zip(row["characters"], spelled, strict=False):
                 letters[: len(each)] = torch.tensor([byte + 1 for byte in each[:most]])
         return row
 
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        return [self.row(part) for each in inputs for part in self.parts(located(each)[1])]
+        return [self.row(part) for each in inputs for part in self.parts(locate_tokens(each)[1])]
 
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Tagged]]:
-        sentences = [located(each) for each in inputs]
+        sentences = [locate_tokens(each) for each in inputs]
         parts = [self.parts(tokens) for _, tokens, _ in sentences]
         rows = [part for each in parts for part in each]
         logits = [output[self.places(part)] for part, output in zip(rows, outputs, strict=True)]
@@ -206,7 +206,7 @@ class Tagger(RowPredictor):
         for (text, tokens, starts), each in zip(sentences, parts, strict=True):
             chosen = [pair for _ in each for pair in next(best)]
             tags, sure = [self.tags[number] for number, _ in chosen], [p for _, p in chosen]
-            answers.append([tagged(text, tokens, starts, tags, sure)])
+            answers.append([tagged_sentence(text, tokens, starts, tags, sure)])
         return answers
 
 
@@ -216,7 +216,7 @@ def moves_of(kind: Tagger) -> Tensor | None:
     return None if scheme is None else allowed_moves(scheme, kind.tags)
 
 
-def located(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:
+def locate_tokens(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:
     """(text, tokens, the character at which each begins) of a text or of a list of tokens."""
     if isinstance(given, str):
         matches = list(TOKEN.finditer(given))
@@ -225,7 +225,7 @@ def located(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:
     return " ".join(given), list(given), starts.tolist()
 
 
-def tagged(
+def tagged_sentence(
     text: str, tokens: Sequence[str], starts: Sequence[int], tags: Sequence[str], probabilities: Sequence[float]
 ) -> Tagged:
     entities = []
@@ -242,8 +242,8 @@ def best_tags(logits: Sequence[Tensor], n: int, allowed: Tensor | None) -> list[
     (tokens, n * n). `allowed`: see `chain`."""
     best: list[list[tuple[int, float]]] = [[] for _ in logits]
     order = sorted((place for place, each in enumerate(logits) if len(each)), key=lambda place: -len(logits[place]))
-    for first in range(0, len(order), AT_ONCE):
-        places = order[first : first + AT_ONCE]
+    for first in range(0, len(order), SENTENCES_AT_ONCE):
+        places = order[first : first + SENTENCES_AT_ONCE]
         y, lengths = padded([logits[place] for place in places]), torch.tensor([len(logits[p]) for p in places])
         if y.shape[-1] == n and allowed is None:
             sure, tags = y.softmax(-1).max(-1)
@@ -274,7 +274,7 @@ class TaggedSentences(RowReader):
                     f"{row.place}: {tokens} tokens ({columns['tokens']}) with {tags} tags ({columns['tags']}): each"
                     " token has one tag; mend the row or take it out"
                 )
-            rows += [checked_tags(row, columns["tags"])] if tokens else []
+            rows += [with_stripped_tags(row, columns["tags"])] if tokens else []
         if not rows:
             raise DataError(f"{key}: {records.name} holds no sentences", path=records.name)
         notes += records.notes
@@ -318,7 +318,7 @@ class TaggedSentences(RowReader):
                 if settings.lower and not lower:
                     raise ConfigError(f"lower: the words of {before} are not lowercased; leave it out")
             else:
-                counts = counted_words(rows.training, lower)
+                counts = word_counts(rows.training, lower)
                 words = [word for word, _ in counts.most_common(max(sizes["vocab"] - 1, 0) or None)]
             sizes["vocab"] = max(len(words) + 1, sizes["vocab"])
         sizes["classes"] = len(tags)
@@ -336,11 +336,11 @@ class TaggedSentences(RowReader):
 
     def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
         counts = Counter(tag for row in rows.training for tag in tags_of(row))
-        rest = [*untrained(kind.tags, counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
-        return [*about_spelling(counts, "tag"), *rest]
+        rest = [*untrained_notes(kind.tags, counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
+        return [*spelling_notes(counts, "tag"), *rest]
 
     def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
-        return unseen((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
+        return unseen_notes((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
 
     def side(self, kind: Any, records: Sequence[Record]) -> Side:
         """Sentences that are too long for the model are several rows."""
@@ -356,17 +356,17 @@ class TaggedSentences(RowReader):
         counts = Counter(tag for row in records for tag in tags_of(row))
         about = {"tags": ", ".join(f"{tag} {counts[tag]:,}" for tag in kind.tags)}
         if kind.words is not None:
-            words = counted_words(records, kind.lower)
+            words = word_counts(records, kind.lower)
             known = sum(words[word] for word in kind.words)
             about["words"] = f"{len(kind.words):,} have an id, {100 * known / words.total():.1f} % of the tokens"
         return about
 
 
-def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Tagged]:
+def by_most_frequent_tag(learned: Sequence[Record], records: Sequence[Record]) -> list[Tagged]:
     """Each token gets the tag that it has most often in training, an unknown one the most frequent of all."""
     training, sentences = [tokens_of(row) for row in learned], [tokens_of(row) for row in records]
     tags = most_frequent_tag(training, [tags_of(row) for row in learned], sentences)
-    return [tagged(*located(tokens), each, ()) for tokens, each in zip(sentences, tags, strict=True)]
+    return [tagged_sentence(*locate_tokens(tokens), each, ()) for tokens, each in zip(sentences, tags, strict=True)]
 
 
 def mistakes(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
@@ -376,7 +376,7 @@ def mistakes(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart
     return entity_table(predicted, references) if spans else tag_confusion(predicted, references)
 
 
-def trust(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
+def tag_calibration(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
     """Whether the probabilities of the tags hold."""
     sides = zip([answer.tags for answer in answers], map(tags_of, records), strict=True)
     return decision_calibration([a.probabilities for a in answers], [list(map(str.__eq__, *side)) for side in sides])
@@ -392,7 +392,7 @@ class Tagging(RowTask):
     model = {"family": "encoder", "output": "logits = linear(x, classes)", "classes": "2"}
     measures = ("loss", "accuracy", "entity_f1", "entity_precision", "entity_recall")
     higher = frozenset(measures[1:])
-    parts = (mistakes, trust)
+    parts = (mistakes, tag_calibration)
     confident = True
     verb = Verb(
         "tag",
@@ -414,7 +414,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
 
     def __init__(self, settings: TaggingSettings, numbers: Mapping[str, Any], **given: Any) -> None:
         super().__init__(settings, numbers, **given)
-        kind, counts = self.data.kind, counted_words(self.data.source.training, self.data.kind.lower)
+        kind, counts = self.data.kind, word_counts(self.data.source.training, self.data.kind.lower)
         self.score = "entity_f1" if mark_spans(kind.tags) else "accuracy"
         n, each = len(kind.tags), "linear(x, classes)"
         self.widths = {n * n: f"logits = transitions({each})", n: f"logits = {each}"}
@@ -467,7 +467,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
         spans = all(map(mark_spans, (*predicted, *references)))
         return [*(entity_scores(predicted, references) if spans else ()), token_accuracy(predicted, references)]
 
-    trivial = {"most frequent tag": most_frequent}
+    trivial = {"most frequent tag": by_most_frequent_tag}
 
 
 def words_of(folder: Path) -> tuple[list[str], bool]:

@@ -34,7 +34,7 @@ from .scores.report import ScoreReport, standing_above
 from .verb import Verb
 from .writing import load_predictor
 
-AT_ONCE = 256  # inputs of a batch, and rows of a batch of an evaluation
+ROWS_AT_ONCE = 256  # inputs of a batch, and rows of a batch of an evaluation
 
 EMBED = Verb(
     "embed",
@@ -134,8 +134,8 @@ class VectorPredictor(RowEncoder):
             if settings.n_best > 1:
                 raise InputError("n_best: is of those nearest to an input; say among which: --among FILE")
             rows = vectors.tolist()
-            made = [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in rows]
-            return noted(made, self.cut(inputs), self.most)
+            embeddings = [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in rows]
+            return noted(embeddings, self.cut(inputs), self.most)
         names, others = self.candidates(models, settings.among)
         best = cosines(vectors, others).topk(min(settings.n_best, len(names)))
         near = [
@@ -190,14 +190,14 @@ class VectorReader(RowReader):
         """The vectors of the two sides, (rows, width) each, from what the model gives for a batch."""
 
 
-def searched(records: Sequence[Record]) -> bool:
+def is_searched(records: Sequence[Record]) -> bool:
     """Whether rows are scored by a search for their other side: where they have no score that similarities match."""
     return "score" not in records[0]
 
 
 def similarities(one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
     """Cosines between vectors (rows, width) of both sides: (rows, rows) for a search, else (rows,)."""
-    return (cosines(one, other) if searched(records) else F.cosine_similarity(one, other)).numpy()
+    return (cosines(one, other) if is_searched(records) else F.cosine_similarity(one, other)).numpy()
 
 
 def similarities_of(
@@ -208,7 +208,7 @@ def similarities_of(
     return similarities(one, other, records)
 
 
-def told(similarity: np.ndarray, records: Sequence[Record], field: str) -> list[Answer]:
+def similarity_answers(similarity: np.ndarray, records: Sequence[Record], field: str) -> list[Answer]:
     """Similarities in words, for each row: the cosine of its sides, or the field of the row whose other side is
     nearest."""
     if similarity.ndim == 1:
@@ -230,7 +230,7 @@ class VectorTask(RowTask):
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them; `loss` is that of batches in the data's order."""
         side, device, view, loss = self.data.validation, device_of(model), evaluating(model), 0.0
-        size = min(AT_ONCE, int(self.data.buckets.budget))
+        size = min(ROWS_AT_ONCE, int(self.data.buckets.budget))
         vectors = []
         with torch.no_grad():
             for first in range(0, len(side), size):
@@ -255,7 +255,7 @@ class VectorTask(RowTask):
         name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
         if self.score == "loss":
             return f"loss {value:.3f} on {rows:,} validation rows, which have nothing that other scores need"
-        digits = 1 if searched(self.data.source.validation) else 3
+        digits = 1 if is_searched(self.data.source.validation) else 3
         beside = standing_above(value, self.baselines(), digits)
         return f"{name} {value:.{digits}f} on {rows:,} validation rows: {beside}"
 
@@ -263,7 +263,7 @@ class VectorTask(RowTask):
         """A few validation rows with what the model says of their sides."""
         records = self.data.source.validation
         some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
-        answers = told(similarities_of([model], self.data.kind, some), some, self.reader.other)
+        answers = similarity_answers(similarities_of([model], self.data.kind, some), some, self.reader.other)
         return "\n".join(f"{best.text:<16} {short_row(record)}" for best, record in zip(answers, some, strict=True))
 
     @classmethod
@@ -278,7 +278,7 @@ class VectorTask(RowTask):
             name: [each.score for each in cls.measure(others, records)]
             for name, others in predicted_by(cls.trivial, learned, records, notes).items()
         }
-        answers = told(similarity, records, cls.reader.other)
+        answers = similarity_answers(similarity, records, cls.reader.other)
         shown = list(map(cls.reader.shown, records))
         pairs = [[answer] for answer in answers]
         cut = kind.cut(list(zip(*kind.sides(records), strict=True)))

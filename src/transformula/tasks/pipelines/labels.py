@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..classification import PAIR, Classifier
+from ..classification import PAIR_SEPARATOR, Classifier
 from ..labels import HALF
 from ..pipeline import RowPipeline, pipeline
 
@@ -25,7 +25,7 @@ class LabelPipeline(RowPipeline[Classifier]):
         return {
             **super().plain(),
             "pair": kind.pair,
-            "separator": PAIR if kind.pair else None,
+            "separator": PAIR_SEPARATOR if kind.pair else None,
             "labels": list(kind.labels),
             "several": kind.several,
             "threshold": HALF if kind.several else None,
@@ -34,4 +34,4 @@ class LabelPipeline(RowPipeline[Classifier]):
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         pairs = pairwise([*texts, *texts[:1]])
-        return [f"{text}{PAIR}{other}" for text, other in pairs] if self.predictor.pair else list(texts)
+        return [f"{text}{PAIR_SEPARATOR}{other}" for text, other in pairs] if self.predictor.pair else list(texts)

@@ -16,7 +16,7 @@ MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # of pictures that are tried, wi
 PIXELS = "from -1 to 1: value / 127.5 - 1"
 
 
-def drawn(folder: Path, picture: Sequence[int]) -> list[str]:
+def draw_pictures(folder: Path, picture: Sequence[int]) -> list[str]:
     """The names of pictures that are drawn in a folder, of the size of `picture` (channels, height, width): in gray, in
     colors, and both with transparency."""
     from PIL import Image
@@ -38,7 +38,7 @@ class PictureTextPipeline(RowPipeline[ImageTextEmbedder]):
         return {**super().plain(), **picture, **about}
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
-        return [*texts, *drawn(folder, self.predictor.picture)]
+        return [*texts, *draw_pictures(folder, self.predictor.picture)]
 
 
 @pipeline("image-classifier")
@@ -57,4 +57,4 @@ class PicturePipeline(Pipeline[ImageClassifier]):
         }
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
-        return drawn(folder, self.predictor.picture)
+        return draw_pictures(folder, self.predictor.picture)

@@ -11,7 +11,7 @@ from tokenizers import models
 
 from ...tokenizers.base import FILE
 from ..pipeline import RowPipeline, marks_of_ids, pipeline
-from ..tagging import LONGEST, TOKEN, Tagger, moves_of
+from ..tagging import MAX_TOKEN_BYTES, TOKEN, Tagger, moves_of
 
 
 @pipeline("tagger")
@@ -26,7 +26,7 @@ class TagPipeline(RowPipeline[Tagger]):
             "word": TOKEN.pattern,
             "word_start": tokenizer.word_start if tokenizer else "",
             "unknown": (tokenizer and tokenizer.unknown) or 0,
-            "letters": LONGEST,
+            "letters": MAX_TOKEN_BYTES,
             "labels": list(kind.tags),
             "moves": None if moves is None else ["".join(map(str, row)) for row in moves.int().tolist()],
             "decoding": "Viterbi over the numbers at the first piece of each word: one for each tag, or (a conditional"

@@ -18,7 +18,7 @@ from ..masking import marks_of, mask_of
 from ..pipeline import SCRIPTS, Pipeline, marks_of_ids, pipeline
 from ..replaced_token_detection import Detecting
 from ..writing import SOURCE, TextGenerator, Writing
-from .pictures import drawn
+from .pictures import draw_pictures
 
 WRITTEN_TOKENS = 200  # at most, after a prompt
 TRIED_TOKENS = 8  # the same while a script is tried
@@ -101,7 +101,7 @@ class WritingPipeline(Pipeline[Writing]):
         return list(self.predictor.ids([line])[0].tolist()) if plain else None
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
-        return drawn(folder, self.predictor.picture) if self.predictor.picture else list(texts)
+        return draw_pictures(folder, self.predictor.picture) if self.predictor.picture else list(texts)
 
 
 def around(kind: Filling | Detecting) -> dict[str, Any]:

@@ -4,14 +4,15 @@ An answer is a part of the text, or nothing, and behind a tab its probability.""
 
 import numpy
 
-from .runtime import answer_all, located, pipeline, program
+from .runtime import answer_all, ids_with_places, pipeline, program
 
 model = program("model")
 
 
 def answer(line):
     question, text = line.split("\t", 1)
-    (asked, _), (ids, places), (before, between, after) = located(question), located(text), pipeline["marks"]
+    (asked, _), (ids, places) = ids_with_places(question), ids_with_places(text)
+    before, between, after = pipeline["marks"]
     room = pipeline["most"] - len(before + between + after) - min(len(ids), pipeline["most"] // 2)
     asked = asked[:room] if asked or before else [0]  # at position 0 stands that there is no answer
     head = [*before, *([number, pipeline["types"][0]] for number in asked), *between]

@@ -3,7 +3,7 @@
 
 import json
 
-from .runtime import answer_all, cut, decoded, generated, ids_of, latest, pipeline, program
+from .runtime import answer_all, cut, generate, ids_of, latest, pipeline, program, text_of
 
 model = program("model")
 
@@ -29,7 +29,7 @@ def answer(line):
     kept = [*latest(turns[:-1], room - reply - len(last[0][1]), whole=True), *last]
     cut.append(kept != turns)  # the oldest messages are left out, and of a long last one the last part is read alone
     prompt = [pipeline["end"], *first, *(number for _, ids in kept for number in ids), *mark]
-    return decoded(generated(model, prompt, min(pipeline["max_tokens"], pipeline["context"] + 1 - len(prompt))))
+    return text_of(generate(model, prompt, min(pipeline["max_tokens"], pipeline["context"] + 1 - len(prompt))))
 
 
 if __name__ == "__main__":

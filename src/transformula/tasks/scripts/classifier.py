@@ -2,14 +2,14 @@
 
 An answer is the label (of several, all that are given), and behind a tab its probability."""
 
-from .runtime import answer_all, encoded, labeled, pipeline, program
+from .runtime import answer_all, encode_row, label_of, pipeline, program
 
 model = program("model")
 
 
 def answer(text):
-    logits, *_ = model(encoded(text.split("\t") if pipeline["pair"] else [text])).values()
-    return labeled(logits[0, 0])
+    logits, *_ = model(encode_row(text.split("\t") if pipeline["pair"] else [text])).values()
+    return label_of(logits[0, 0])
 
 
 if __name__ == "__main__":

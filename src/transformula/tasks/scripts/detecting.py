@@ -3,7 +3,7 @@ input."""
 
 from itertools import groupby
 
-from .runtime import answer_all, decoded, ids_of, outer_marks, pipeline, program
+from .runtime import answer_all, ids_of, outer_marks, pipeline, program, text_of
 
 model = program("model")
 
@@ -13,7 +13,7 @@ def answer(text):
     ids = [*before, *ids_of(text), *after]
     logits = model({"source": [[0]], "tokens": [ids]})["replaced"][0, :, 0]  # the generator's input is not looked at
     real = [pair for pair in zip(ids, logits, strict=True) if pair[0] not in pipeline["never"]]
-    parts = ((replaced, decoded([id for id, _ in run])) for replaced, run in groupby(real, lambda pair: pair[1] > 0))
+    parts = ((replaced, text_of([id for id, _ in run])) for replaced, run in groupby(real, lambda pair: pair[1] > 0))
     return "".join(f"[{part}]" if replaced else part for replaced, part in parts)
 
 

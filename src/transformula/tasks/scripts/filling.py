@@ -2,7 +2,7 @@
 
 import numpy
 
-from .runtime import answer_all, decoded, ids_of, outer_marks, pipeline, program
+from .runtime import answer_all, ids_of, outer_marks, pipeline, program, text_of
 
 model = program("model")
 
@@ -18,7 +18,7 @@ def answer(text):
     logits, *_ = model({"tokens": [ids], "types": [[0] * len(ids)]}).values()
     logits = logits[0, :, : pipeline["vocab"]]
     logits[:, pipeline["never"]] = -numpy.inf
-    return decoded([best if id == pipeline["mask"] else id for id, best in zip(ids, logits.argmax(1), strict=True)])
+    return text_of([best if id == pipeline["mask"] else id for id, best in zip(ids, logits.argmax(1), strict=True)])
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 An answer is the label, and behind a tab its probability. It needs Pillow."""
 
-from .runtime import answer_all, labeled, pictured, program
+from .runtime import answer_all, label_of, program, read_picture
 
 model = program("model")
 
 
 def answer(name):
-    logits, *_ = model({"image": [pictured(name)]}).values()
-    return labeled(logits[0, 0])
+    logits, *_ = model({"image": [read_picture(name)]}).values()
+    return label_of(logits[0, 0])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ pipeline, about = (json.loads((folder / name).read_text("utf-8")) for name in ("
 cut = []  # of each text, or of several in a row, whether its end was not read
 
 
-def opened_tokenizer(name):
+def open_tokenizer(name):
     """What makes ids of texts, which may hold the names of special tokens; None where the model reads no texts."""
     if not (folder / name).is_file():
         return None
@@ -23,10 +23,10 @@ def opened_tokenizer(name):
     return tokenizer
 
 
-tokenizer = opened_tokenizer("tokenizer.json")
+tokenizer = open_tokenizer("tokenizer.json")
 
 
-def opened(path):
+def open_program(path):
     """What runs a file, on arrays in the order of its inputs."""
     if path.suffix == ".onnx":
         import onnxruntime
@@ -41,7 +41,7 @@ def opened(path):
 
 def program(name):
     """A program: inputs by name, with one row each -> outputs by name. What it keeps (`state`) is nothing at first."""
-    ports, run = about["programs"][name], opened(folder / about["programs"][name]["file"])
+    ports, run = about["programs"][name], open_program(folder / about["programs"][name]["file"])
 
     def value(port, given):
         key, sizes = port["name"], [{"batch": 1, "past": 0}.get(size, size) for size in port["shape"]]
@@ -67,7 +67,7 @@ def outer_marks():
     return ([number for number, _ in mark] for mark in pipeline["marks"])
 
 
-def encoded(texts, tokenizer=tokenizer):
+def encode_row(texts, tokenizer=tokenizer):
     """Texts as one row of ids, with the marks around them. Where they are too long together, the longest is cut."""
     parts = [ids_of(text.lower() if pipeline["lower"] else text, tokenizer) for text in texts]
     marks, row = pipeline["marks"], []  # ids with their types, before each text and after the last
@@ -81,7 +81,7 @@ def encoded(texts, tokenizer=tokenizer):
     return {"tokens": [ids], "types": [types]}
 
 
-def generated(model, prompt, most, fixed=()):
+def generate(model, prompt, most, fixed=()):
     """Greedy decoding: the most probable id after those of a prompt, then after it, up to an end, or so many."""
     ids, chunk, kept = [], prompt, dict(fixed)
     while len(ids) < most:
@@ -103,7 +103,7 @@ def writer():
     def write(source):
         prompt, fixed = (pipeline["begin"], start(source)) if start else (source["source"][0], {})
         room = (about["context"] or len(prompt) + pipeline["max_tokens"]) - len(prompt)
-        return generated(model, prompt, min(pipeline["max_tokens"], room), fixed)
+        return generate(model, prompt, min(pipeline["max_tokens"], room), fixed)
 
     return write
 
@@ -142,7 +142,7 @@ def latest(turns, room, whole=False):
     return kept
 
 
-def decoded(ids):
+def text_of(ids):
     """The text of ids, without special tokens."""
     text = tokenizer.decode([number for number in ids if number < pipeline["vocab"]], skip_special_tokens=True)
     for sign in pipeline["cleaned"]:
@@ -150,14 +150,14 @@ def decoded(ids):
     return text
 
 
-def located(text):
+def ids_with_places(text):
     """The ids of a text, and the characters of each."""
     cased = "".join(c.lower() if len(c.lower()) == 1 else c for c in text) if pipeline["lower"] else text
     encoding = tokenizer.encode(cased, add_special_tokens=False)
     return encoding.ids, encoding.offsets
 
 
-def labeled(logits):
+def label_of(logits):
     """The label of a row (of several, all that are given), and behind a tab its probability."""
     if pipeline["several"]:
         scores = numpy.exp(-numpy.logaddexp(0, -logits))
@@ -184,7 +184,7 @@ def best_path(y, n):
     return path
 
 
-def pictured(name):
+def read_picture(name):
     """The picture of a file, from -1 to 1 (channels, height, width): turned as the camera says, on white."""
     from PIL import Image, ImageOps
 
@@ -203,7 +203,7 @@ def pictured(name):
     return array.astype(numpy.float32) / numpy.float32(127.5) - 1
 
 
-def capitalized(text):
+def capitalize(text):
     """What is written, with a capital where the model was trained without."""
     if pipeline["spelling"]["lower"] == "none":
         return text

@@ -9,7 +9,7 @@ model = program("model")
 split = Split(Regex(pipeline["word"]), "removed", invert=True)  # all but the words is removed
 
 
-def spelled(words):
+def spell(words):
     """The bytes of each word, counted from 1."""
     rows = [[byte + 1 for byte in word.encode()[: pipeline["letters"]]] for word in words]
     return [[row + [0] * (max(map(len, rows)) - len(row)) for row in rows]]
@@ -29,7 +29,7 @@ def answer(text):
             places.append(len(ids))
             ids += piece
         part = words[len(tags) : len(tags) + len(places)]
-        logits, *_ = model({"tokens": [ids + after], "characters": spelled(part)}).values()
+        logits, *_ = model({"tokens": [ids + after], "characters": spell(part)}).values()
         tags += [pipeline["labels"][number] for number in best_path(logits[0, places], len(pipeline["labels"]))]
     return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
 

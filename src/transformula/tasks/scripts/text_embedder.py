@@ -3,7 +3,7 @@ the answer is the cosine of their vectors."""
 
 import numpy
 
-from .runtime import answer_all, encoded, program
+from .runtime import answer_all, encode_row, program
 
 model = program("model")
 
@@ -11,7 +11,7 @@ model = program("model")
 def answer(text):
     vectors = []
     for part in text.split("\t"):
-        output, *_ = model(encoded([part])).values()
+        output, *_ = model(encode_row([part])).values()
         vectors.append(output[0, 0])
     if len(vectors) == 1:
         return " ".join(f"{number:.6g}" for number in vectors[0])

@@ -3,13 +3,13 @@
 import unicodedata
 from itertools import takewhile
 
-from .runtime import answer_all, capitalized, decoded, encoded, opened_tokenizer, pipeline, writer
+from .runtime import answer_all, capitalize, encode_row, open_tokenizer, pipeline, text_of, writer
 
 write = writer()
-reader = opened_tokenizer(pipeline["reader"])
+reader = open_tokenizer(pipeline["reader"])
 
 
-def spelled(text):
+def spell(text):
     """A source without capitals, where the model was trained so: all of it, or its first word."""
     if pipeline["spelling"]["lower"] == "first":
         word = "".join(takewhile(lambda sign: sign in "_\u200c\u200d" or unicodedata.category(sign)[0] in "LMN", text))
@@ -20,8 +20,8 @@ def spelled(text):
 def answer(text):
     if not text.strip():
         return ""
-    ids = list(encoded([spelled(text)], reader)["tokens"][0])
-    return capitalized(decoded(write({"source": [ids]})))
+    ids = list(encode_row([spell(text)], reader)["tokens"][0])
+    return capitalize(text_of(write({"source": [ids]})))
 
 
 if __name__ == "__main__":
