@@ -95,15 +95,16 @@ def tokenizer_of(given: Any) -> Tokenizer:
 def predictor_in(folder: Path) -> Predictor | None:
     """What the model in a folder does: as it was trained here, or, of a folder of transformers, as its family is
     trained; None for a model that has neither a task nor a tokenizer. Raises CheckpointError."""
-    from ..interop.named.config import is_theirs
-    from ..interop.named.text import task_of_folder
-    from ..tasks.base import tasks
+    from ..interop.named import is_theirs
     from ..tasks.writing import generator_of, load_predictor
-    from ..tokenizers.base import FILE, load
-    from ..tokenizers.published import is_tokenizer
 
     if not is_theirs(folder):
         return load_predictor(folder)
+    from ..interop.named.text import task_of_folder
+    from ..tasks.base import tasks
+    from ..tokenizers.base import FILE, load
+    from ..tokenizers.published import is_tokenizer
+
     if not is_tokenizer(folder):
         return None
     task = task_of_folder(folder)

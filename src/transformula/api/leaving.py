@@ -86,7 +86,7 @@ def check_export(
 
     Programs are traced, which takes some seconds. Raises InputError, FormulaError, CheckpointError.
     """
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
     from ..interop.named.reading import open_folder
     from ..model import build
 

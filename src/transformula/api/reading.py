@@ -131,7 +131,7 @@ def path_of(given: str | Path, what: str) -> Path:
 
 def text_of_folder(folder: Path) -> ModelText:
     """The text of a model's folder, ours or one of transformers; needs no torch."""
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
     from ..language.model_file import read_file, read_text
 
     if not is_theirs(folder):
@@ -144,7 +144,7 @@ def text_of_folder(folder: Path) -> ModelText:
 def model_folder(path: str | Path) -> Path:
     """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's, ours or one
     of transformers."""
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
 
     path = path_of(path, "model")
     for folder in (path, path / "best", path / "last"):

@@ -128,8 +128,8 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         numbers = of_data(task, plan.architecture)
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
-        architecture = check_model(text, numbers, plan.use)
-        plan.kind.check(architecture)  # once more, now that the vocabulary is known
+        architecture = plan.architecture if stands(numbers, plan.architecture) else check_model(text, numbers, plan.use)
+        plan.kind.check(architecture)  # once more, now that the numbers of the data are known
         check_widths(task, architecture)
         check_room(architecture, training, plan.data)
         from ..model import build
@@ -198,6 +198,12 @@ def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
                 raise ConfigError(f"{key}: the model says {stated}, and the data has {number}; leave it out")
             numbers[key] = number
     return numbers
+
+
+def stands(numbers: Mapping[str, int], architecture: Architecture) -> bool:
+    """Whether a model's text states these numbers already, so that it is checked with them."""
+    stated = architecture.text.numbers
+    return all(key in stated and architecture.numbers.get(key) == number for key, number in numbers.items())
 
 
 def evaluate(

@@ -255,10 +255,13 @@ def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, st
 
 def head_of_family(folder: Path, task: str) -> ModelText | None:
     """The text of a folder of transformers with the output of its family for a task; None where there is none."""
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
+
+    if not is_theirs(folder):
+        return None
     from ..interop.named.text import text_for_task
 
-    text = text_for_task(folder, task) if is_theirs(folder) else None
+    text = text_for_task(folder, task)
     return None if text is None else read_text(text)
 
 
@@ -273,7 +276,7 @@ def without_output(text: ModelText) -> ModelText:
 def task_trained(run: str | Path) -> str | None:
     """The task by which a model was trained, as the run says in whose folder it lies, or its predictor; None where
     neither does, or it is of a package that is not here."""
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
     from ..interop.named.text import task_of_folder
     from ..tasks.base import tasks
     from ..tasks.writing import load_predictor
@@ -314,7 +317,7 @@ def refuse_trained(model: Any) -> None:
     if folder is None:
         return
     from ..interop.folder import WEIGHTS
-    from ..interop.named.config import is_theirs
+    from ..interop.named import is_theirs
 
     if (folder / WEIGHTS).is_file() or is_theirs(folder):
         named = folder if isinstance(model, Model) else model

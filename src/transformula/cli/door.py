@@ -9,14 +9,14 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName, shortened
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-# each file registers its verbs, in this order
-for _verbs in ("runs", "comparison", "inspect", "formulas", "planning", "files", "completion"):
-    import_module(f".{_verbs}", __package__)
+FILES = ("runs", "comparison", "inspect", "formulas", "planning", "files", "completion")
+"""Files that register verbs, in the order of `transformula --help`. A verb is the function of its name."""
 
 ELSEWHERE = {
     **dict.fromkeys(("fit", "finetune", "fine-tune", "pretrain", "resume"), ["train"]),
@@ -148,12 +148,23 @@ def dispatch(arguments: list[str]) -> int:
     return command.run(command.parser(rest).parse(rest))
 
 
+def load_verbs(name: str = r"\w+") -> None:
+    """Import the files in which the verbs stand whose name fits a pattern."""
+    function = re.compile(rf"^def {name}_?\(given: Given\)", re.MULTILINE)
+    for file in FILES:
+        path = Path(__file__).with_name(f"{file}.py")
+        if not path.is_file() or function.search(path.read_text(encoding="utf-8")):
+            import_module(f".{file}", __package__)
+
+
 def all_verbs() -> dict[str, str]:
     """Verb -> what it is for: those of the tasks after `train`."""
     from ..tasks.verb import built_in_verbs
     from .verbs import PREDICT
 
-    ours = {verb.name: verb.help for verb in VERBS.values()}
+    load_verbs()
+    verbs = sorted(VERBS.values(), key=lambda verb: FILES.index(verb.run.__module__.rpartition(".")[2]))
+    ours = {verb.name: verb.help for verb in verbs}
     of_tasks = {verb.name: verb.help for verb in built_in_verbs().values()}
     return {"train": ours["train"], "predict": PREDICT, **of_tasks, **ours}
 
@@ -167,6 +178,7 @@ def command_of(verb: str, arguments: Sequence[str] = ()) -> Command:
 
     Raises InputError for what is none, with the verb that was meant.
     """
+    load_verbs(re.escape(verb))
     if verb in VERBS:
         return VERBS[verb]
     if verb.startswith("-"):

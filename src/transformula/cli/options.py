@@ -264,7 +264,7 @@ class Command:
 
 
 VERBS: dict[str, Command] = {}
-"""The verbs of this folder's files, in the order of `transformula --help`. Tasks bring further ones: see `verbs.py`."""
+"""The verbs of those of this folder's files that are loaded. Tasks bring further ones: see `verbs.py`."""
 
 
 def verb(

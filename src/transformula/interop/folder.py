@@ -33,7 +33,7 @@ from ..words import vocabulary
 from .card import CARD, model_card
 from .exchange import EXPORTERS, IMPORTERS, PIPELINE, TEXT, Exporter, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
-from .named.config import is_theirs
+from .named import is_theirs
 from .weights import check_finite, in_float32, put_tensors
 
 OURS = "transformula"

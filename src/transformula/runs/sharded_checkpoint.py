@@ -209,6 +209,10 @@ class Saver:
         self._thread = threading.Thread(target=work, name=f"the checkpoint of step {step}", daemon=True)
         self._thread.start()
 
+    def newest(self, checkpoints: Path, run: str, like: Like) -> tuple[Checkpoint | None, list[str]]:
+        """See `newest_shared`."""
+        return newest_shared(checkpoints, run, like, self.ranks)
+
     def _write(self, target: Path, copies: Any, state: str, then: Callable[[], None] | None) -> None:
         try:
             self._result = write_sharded(target, copies, state, self.ranks)

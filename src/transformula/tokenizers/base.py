@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ END = "<|endoftext|>"  # the name of the token that ends a document
 
 Reader = Callable[[Path, Any], "Tokenizer | None"]
 """Reads a tokenizer that other programs wrote: of a path (a folder, or a file named itself), with the JSON of its
-`tokenizer.json`, None where there is none. It gives None for what is not its own. Raises CheckpointError."""
+`tokenizer.json`, None where there is none. It gives None for what is not its own. Its record may say in which function
+stands whether it is asked at all, "package.module:function" of the same two. Raises CheckpointError."""
 
 
 class Stream(Protocol):
@@ -264,6 +266,9 @@ def load(folder: Path | str) -> Tokenizer:
     path = named if named.suffix == ".json" else named / FILE
     state = _state_of(path)
     for name in readers.names():
+        ask = readers.records()[name].get("asks")
+        if ask is not None and not pkgutil.resolve_name(ask)(named, state):
+            continue
         if (tokenizer := readers.get(name)(named, state)) is not None:
             return tokenizer
     if state is None:

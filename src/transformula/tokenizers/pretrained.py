@@ -24,7 +24,7 @@ from .base import Spans, Tokenizer, as_utf8, readers, tokenizers
 from .byte_level import CUT, ENDS, GROUP, PROBE, bytes_by_sign, joined_ids, parts_of
 from .chat_template import template_of
 from .marks import Marks
-from .published import Published, backend_of, is_published, read_published, special_names, special_tokens
+from .published import Published, backend_of, read_published, special_names, special_tokens
 from .text_stream import WindowStream
 from .texts import groups
 
@@ -213,11 +213,9 @@ class Pretrained(Tokenizer):
         Pretrained.__init__(self, state["files"])
 
 
-@readers.register("transformers")
+@readers.register("transformers", record={"asks": "transformula.tokenizers.published:is_published"})
 def read_pretrained(named: Path, state: Any) -> Pretrained | None:
     """The tokenizer of a folder as transformers writes it; None for what is no such folder. Raises CheckpointError."""
-    if not is_published(named, state):
-        return None
     try:
         return Pretrained(read_published(named))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

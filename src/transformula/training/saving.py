@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +39,12 @@ from ..runs.checkpoint import (
     remove_broken,
     save_checkpoint,
 )
-from ..runs.sharded_checkpoint import Saver, newest_shared
 from .disk import Disk
 from .position import TENTHS, Position
 from .state import RunState
+
+if TYPE_CHECKING:
+    from ..runs.sharded_checkpoint import Saver
 
 
 class Saving:
@@ -286,8 +289,8 @@ class Saving:
         """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
         state = self.state
         if state.sharded is not None and self.saver is not None:
-            ranks = self.saver.ranks
-            return state.folder.newest_checkpoint(lambda *of: newest_shared(of[0], of[1], self._like(), ranks))
+            saver = self.saver
+            return state.folder.newest_checkpoint(lambda folder, run: saver.newest(folder, run, self._like()))
         if not state.ranks.several:
             return state.folder.newest_checkpoint()
         found: Checkpoint | None = None

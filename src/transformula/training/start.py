@@ -33,7 +33,7 @@ from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
 from ..tasks.base import Batch, Task, tasks
-from . import machine
+from . import machine, parallel
 from .adapters import Trainable, choose_trained
 from .choices import choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
@@ -43,7 +43,6 @@ from .memory import roughly, say_memory
 from .optimizer import Parameter, optimizers, parameters_of, width_of
 from .parallel.layout import RankLayout, choose_layout, threads_of
 from .parallel.place import job
-from .parallel.sharded import FROM_RANKS, ShardedModel
 from .parallel.world import Ranks, here
 from .progress import Progress
 from .report import RunResult, conclude
@@ -261,7 +260,7 @@ def _state(order: Order, choices: Choices) -> RunState:
     settings, trained, device = choices.settings, choices.trained, choices.device
     dtype, sharded = machine.DTYPES[settings.precision], None
     if choices.layout.divided:
-        sharded = ShardedModel(order.model, order.ranks, choices.layout, settings.precision, device)
+        sharded = parallel.ShardedModel(order.model, order.ranks, choices.layout, settings.precision, device)
         trained = sharded.parameters_of(trained)
     optimizer = optimizers.get(settings.optimizer)(trained.parameters, settings, dtype)
     return RunState(
@@ -292,7 +291,7 @@ def calibrate(state: RunState, batch: Batch) -> None:
         state.seed_generators(0)
         state.shown.say(str(hook(master.train(), lambda: state.task.loss(master, batch))))
     if state.sharded:
-        put_tensors(state.weights.master, model_tensors(master), FROM_RANKS)
+        put_tensors(state.weights.master, model_tensors(master), parallel.FROM_RANKS)
 
 
 def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow: Follower | None) -> RunResult:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -14,16 +15,18 @@ from torch import nn
 from ..model.hook import asked
 from ..runs import random_state
 from ..runs.folder import RunFolder
-from ..runs.sharded_checkpoint import Saver
 from ..tasks.base import Batch, Task
 from .adapters import Trainable
 from .optimizer import Optimizer
-from .parallel.sharded import ShardedModel
 from .parallel.world import ALONE, Ranks
 from .position import Limits, Position
 from .progress import Progress
 from .settings import TrainingSettings
 from .weights import RunningAverage, Weights
+
+if TYPE_CHECKING:
+    from ..runs.sharded_checkpoint import Saver
+    from .parallel.sharded import ShardedModel
 
 
 def flops_per_unit(model: nn.Module) -> float:
@@ -69,7 +72,7 @@ class RunState:
         self.saved = -1
         self.saver: Saver | None = None
         if sharded is not None:  # a run that may roll back does so to what stands, whenever that is written
-            self.saver = Saver(folder.checkpoints, background=not settings.rolls_back)
+            self.saver = sharded.saver(folder.checkpoints, background=not settings.rolls_back)
         self.batch: tuple[str, Batch] | None = None
         self.between_steps = True
         self.step_seconds = 0.0

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 from ..interop.weights import model_tensors, put_tensors
 from .adapters import Adapters
 from .machine import FLOAT32
-from .parallel.sharded import ShardedModel
+
+if TYPE_CHECKING:
+    from .parallel.sharded import ShardedModel
 
 
 class Weights:

@@ -14,10 +14,10 @@ from ...language.messages import FormulaError
 from ...language.model_file import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
+from . import FILE
 from .entries import NamedModel, common
 from .expressions import compute, shortest
 
-FILE = "config.json"
 ABSENT: Any = object()
 LENGTH = "len"  # in the place of a table: the constant is how many entries the value has
 
@@ -62,11 +62,6 @@ class Key:
 
 def keys_of(model: NamedModel) -> list[Key]:
     return [Key.read(keys, said) for keys, said in model.config.items()]
-
-
-def is_theirs(folder: Path) -> bool:
-    """Whether a folder is one of transformers, and none of ours."""
-    return (folder / FILE).is_file() and not (folder / "model.yaml").is_file()
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from ...language.model_file import read_text
 from ...model import build
 from ...words import vocabulary
 from ..weights import model_tensors
-from .config import FILE, constants_of, read_config
+from . import FILE
+from .config import constants_of, read_config
 from .entries import NamedModel, common, named_for
 from .shards import Shards
 from .tensors import Equation, Equations, Solver, refs, zeros_of

@@ -18,7 +18,8 @@ from ...language.parser import parse
 from ...language.rewriting import rewritten, spell
 from ...language.source import Source
 from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
-from .config import FILE, constants_of, read_config
+from . import FILE
+from .config import constants_of, read_config
 from .entries import NamedModel, named, named_for, names
 from .expressions import NOTHING, compute, names_of
 

@@ -16,8 +16,9 @@ from ...language.check import check
 from ...language.model_file import read_text
 from ...words import vocabulary
 from ..weights import model_tensors
+from . import FILE
 from .companions import companion_keys
-from .config import FILE, config_of
+from .config import config_of
 from .entries import NamedModel, named
 from .matching import NONE, Match, match
 from .reading import NamedOrigin

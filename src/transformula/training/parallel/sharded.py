@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from ...interop.weights import model_tensors, put_tensors, whole_tensors
 from ...model.transformer import Layer, Transformer
+from ...runs.sharded_checkpoint import Saver
 from ..adapters import Trainable
 from ..machine import BF16
 from .layout import RankLayout
@@ -72,6 +74,10 @@ class ShardedModel:
         if tensors:
             put_tensors(module, tensors, FROM_RANKS)
         return module
+
+    def saver(self, checkpoints: Path, background: bool) -> Saver:
+        """What writes and reads the checkpoints of a run of this model."""
+        return Saver(checkpoints, background)
 
     @contextmanager
     def unsharded(self) -> Iterator[None]:
