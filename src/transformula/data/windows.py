@@ -12,8 +12,9 @@ twice in an epoch, cuts differ from epoch to epoch, and to resume needs only the
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -90,9 +91,43 @@ def permuted(size: int, keys: tuple[int, ...], first: int = 0, end: int | None =
     return order
 
 
-class Windows:
-    """Windows of `context + 1` tokens (inputs, and targets one further) of a row of `ids`, (tokens,), `batch` at a
-    time, `accumulate` times a step. Raises DataError, with the `name` of the data, for a row that is too short.
+class IdRow(Protocol):
+    """A row of ids: an array, or `Tokens`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: Any, /) -> Any: ...
+
+
+class WindowOrder(ABC):
+    """What each batch of a training holds: `batch` windows of `context + 1` tokens (inputs, and targets one further),
+    `accumulate` times a step, in an order of `seed`'s. A row of known length is read by a permutation of its windows,
+    a stream by readers, of which each has a place.
+
+    count  windows in an epoch; None where it is not known before all is read
+    """
+
+    count: int | None = None
+
+    def __init__(self, context: int, batch: int, accumulate: int = 1, seed: int = 0) -> None:
+        self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
+
+    @property
+    def rows(self) -> int:
+        """Rows of a step."""
+        return self.batch * self.accumulate
+
+    @abstractmethod
+    def steps(self, epochs: float) -> int:
+        """The least number of steps that sees each window so often. Raises ConfigError where it is not known."""
+
+    @abstractmethod
+    def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets of a batch: (batch, context) int64 each. Steps and micro-batches count from 0."""
+
+
+class Windows(WindowOrder):
+    """Windows of a row of `ids`, (tokens,). Raises DataError, with the `name` of the data, for a row that is too short.
 
     count  windows in an epoch
     slack  how many offsets there are to begin an epoch at
@@ -100,19 +135,19 @@ class Windows:
 
     def __init__(
         self,
-        ids: np.ndarray,
+        ids: IdRow,
         context: int,
         batch: int,
         accumulate: int = 1,
         seed: int = 0,
         name: str = "the training text",
     ) -> None:
-        # A plain view of the mapped file: indexing a memmap itself costs several times as much.
-        self.ids = np.asarray(ids) if isinstance(ids, np.ndarray) else ids
-        self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
+        super().__init__(context, batch, accumulate, seed)
+        self.ids = ids
         needed, why, remedy = self.needs()
         if len(ids) < needed:
             raise DataError(f"{name} is too short: {len(ids)} tokens; {why} {needed}; take more text{remedy}")
+        self.count: int
         self.count, self.slack = self.cut()
 
     def needs(self) -> tuple[int, str, str]:
@@ -125,8 +160,7 @@ class Windows:
         return count, min(self.context, len(self.ids) - count * self.context)
 
     def steps(self, epochs: float) -> int:
-        """The least number of steps that sees each window so often."""
-        return math.ceil(epochs * self.count / (self.accumulate * self.batch) - 1e-9)
+        return math.ceil(epochs * self.count / self.rows - 1e-9)
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         """Where the windows of a batch begin: (batch,) int64. Steps and micro-batches count from 0."""
@@ -142,7 +176,6 @@ class Windows:
         return np.concatenate(parts)
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets of a batch: (batch, context) int64 each."""
         rows = self.starts(step, micro)[:, None] + np.arange(self.context + 1)
         row = torch.from_numpy(self.ids[rows].astype(np.int64))
         return row[:, :-1].contiguous(), row[:, 1:].contiguous()
@@ -161,11 +194,6 @@ class ContinuedWindows(Windows):
         return count, len(self.ids) - count * self.context
 
     @property
-    def rows(self) -> int:
-        """Rows of a step."""
-        return self.batch * self.accumulate
-
-    @property
     def strip(self) -> int:
         """Windows in a strip: steps in an epoch."""
         return self.count // self.rows
@@ -178,3 +206,12 @@ class ContinuedWindows(Windows):
         epoch, place = divmod(step, self.strip)
         strips = permuted(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
         return key(self.seed, epoch, 1) % self.slack + (strips * self.strip + place) * self.context
+
+
+def row_windows(
+    ids: IdRow, context: int, batch: int, accumulate: int, seed: int, data: str, continued: bool = False
+) -> Windows:
+    """Windows of the training tokens of what errors call `data`; with `continued` each row goes on from step to
+    step."""
+    order = ContinuedWindows if continued else Windows
+    return order(ids, context, batch, accumulate, seed, f"the training text of {data}")

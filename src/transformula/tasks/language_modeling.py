@@ -13,13 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.prepare import prepare
+from ..data.loading import data_of
 from ..data.preview import Preview
 from ..data.settings import DataSettings
-from ..data.stream.batches import StreamedWindows
-from ..data.stream.prepared import PreparedData, prepared, prepared_folder
-from ..data.stream.streamed import StreamedData, streamed
-from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
 from ..generation.decoding import device_of, generate
 from ..generation.settings import SamplingSettings
@@ -59,10 +55,11 @@ class TextTask(Task):
         given: Mapping[str, Any],
         extra: int | None = None,
         mask: bool = False,
-        cut: type[Windows] = Windows,
+        continued: bool = False,
         less: int = 0,
     ) -> None:
-        """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`, as for `mask`."""
+        """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`, as for `mask`; rows
+        that are `continued` go on from step to step."""
         vocab, context = numbers.get("vocab"), int(numbers.get("context") or CONTEXT)
         self.data: Any
         self.windows: Any
@@ -73,11 +70,8 @@ class TextTask(Task):
         most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
         self.evaluated_at_once = max(1, most // context)
         batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
-        if isinstance(data, StreamedData):
-            self.windows = data.windows(context, batch, accumulate, self.seed)
-        elif not data.split.alone:
-            name = f"the training text of {data.corpus.name}"
-            self.windows = cut(data.training.ids, context - less, batch, accumulate, self.seed, name)
+        if not data.split.alone:
+            self.windows = data.windows(context - less, batch, accumulate, self.seed, continued)
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
@@ -92,19 +86,6 @@ class TextTask(Task):
 
     def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
-
-
-def data_of(settings: Any, vocab: int | None, extra: int | None, mask: bool) -> Any:
-    """Data of windows that settings name: in memory, streamed, or token shards that were made ahead."""
-    folder = prepared_folder(settings.data)
-    if isinstance(settings, DataSettings):
-        if folder is not None:
-            return prepared(settings, folder, vocab)
-        if settings.stream:
-            return streamed(settings, vocab)
-    elif folder is not None:
-        raise ConfigError(f"data: {folder} holds token shards, which only language modeling reads; name the text")
-    return prepare(settings, vocab, extra, mask)
 
 
 class ScoredWindow(NamedTuple):
@@ -226,14 +207,12 @@ prompt, the model begins a text. Filters act in the order in which they are list
             raise ConfigError(
                 f"stride: {settings.stride} is more than the context, {context}; tokens between would not be counted"
             )
-        super().__init__(settings, numbers, given, cut=ContinuedWindows if carry else Windows)
+        super().__init__(settings, numbers, given, continued=carry > 0)
         self.context, self.carry_length, validation = context, carry, self.data.validation
         self.reads_document = "document" in (given.get("inputs") or ())
         self.opening: Sequence[int] = self.data.tokenizer.marks.opening
-        if settings.stream and carry:
-            raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
         self.carried = CarriedRows()
-        self.memory = self.windows if isinstance(getattr(self, "windows", None), StreamedWindows) else self.carried
+        self.memory = self.windows if settings.stream else self.carried
         self.validation_spans = spans(len(validation), context, settings.stride)
         # Nats per character and per byte agree where each token is a character of one byte.
         same = self.data.tokenizer.kind == "characters" and len(validation) == validation.text_bytes
@@ -275,7 +254,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         inputs, targets = self.windows.at(step, micro)
-        if isinstance(self.windows, ContinuedWindows):
+        if self.carry_length:
             return Segments({"tokens": inputs}, targets, step=step, micro=micro, begins=self.windows.begins(step))
         return Batch(read_by(inputs, self.opening if self.reads_document else None), targets)
 
@@ -356,7 +335,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
         split = self.data.split
-        if split.alone or isinstance(self.data, (StreamedData, PreparedData)):
+        if split.alone or not self.data.has_text:
             return {}
         nats = cached_byte_ngrams(self.data.corpus.name, split.training, split.validation, split.whole)
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
@@ -381,7 +360,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
 
     def describe(self) -> dict[str, Any]:
         about = {"task": self.name, **self.data.describe(), "context": self.context}
-        about |= {} if isinstance(self.data, StreamedData) else {"windows": self.windows.count}
+        about |= {} if self.windows.count is None else {"windows": self.windows.count}
         return about | ({"carry": self.carry_length} if self.carry_length else {})
 
 

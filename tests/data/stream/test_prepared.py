@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transformula.data.loading import data_of
 from transformula.data.settings import DataSettings, PrepareSettings, TextSettings
-from transformula.data.stream.prepared import ShardedIds, prepared, prepared_folder
+from transformula.data.stream.prepared import prepared, prepared_folder
 from transformula.data.stream.preparing import Maker, begin, merged, prepare_shards
 from transformula.data.stream.streamed import streamed
+from transformula.data.tokens import Tokens
 from transformula.data.windows import Windows
 from transformula.errors import ConfigError, DataError
-from transformula.tasks.language_modeling import data_of
 
 
 def shards(folder: Path, count: int = 6) -> Path:
@@ -138,7 +139,20 @@ def test_a_folder_that_was_only_begun_is_gone_on_with_and_another_reading_is_ref
 
 def test_windows_of_many_parts_are_those_of_one(tmp_path: Path) -> None:
     ids = np.arange(1000, dtype=np.uint16)
-    many = ShardedIds(np.split(ids, [1, 17, 400, 401, 990]))
-    one, other = Windows(ids, 16, 4, 2, 7), Windows(many, 16, 4, 2, 7)  # type: ignore[arg-type]
+    many = Tokens(np.split(ids, [1, 17, 400, 401, 990]), 0, 0, 0)
+    one, other = Windows(ids, 16, 4, 2, 7), Windows(many, 16, 4, 2, 7)
     for step in range(40):
         assert all((a == b).all() for a, b in zip(one.at(step, step % 2), other.at(step, step % 2), strict=True))
+
+
+def test_a_row_of_many_parts_is_indexed_and_counted_as_one() -> None:
+    ids = np.random.default_rng(0).integers(0, 5, 1000).astype(np.uint16)
+    one, many = Tokens([ids], 0, 0, 0), Tokens(np.split(ids, [1, 17, 400, 400, 990]), 0, 0, 0)
+    places = np.array([[0, 999, 17], [400, 399, -1]])
+    for row in (one, many):
+        assert len(row) == 1000 and row.ids.dtype == row[5:9].dtype == ids.dtype
+        for asked in (slice(None), slice(10, 995, 3), slice(-20, None), 400, -1, places):
+            assert (row[asked] == ids[asked]).all()
+        assert [row.count(token) for token in (0, 4, 7, None)] == [(ids == 0).sum(), (ids == 4).sum(), 0, 0]
+        with pytest.raises(IndexError):
+            row[1000]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigError, DataError
 from ...tokenizers.base import Tokenizer
-from ..windows import key, mix, permuted
+from ..windows import WindowOrder, key, mix, permuted
 from .documents import StreamText
 
 AHEAD = 3  # steps that are made while others train
@@ -74,8 +74,8 @@ class Reader:
         return (*self.place, self._token)
 
 
-class StreamedWindows:
-    """Windows of `context + 1` tokens of a mixture of streams, `batch` at a time, `accumulate` times a step.
+class StreamedWindows(WindowOrder):
+    """Windows of a mixture of streams.
 
     texts    the sources, and `weights`, of the tokens that come from each
     places   of all readers before some steps, (readers, 4): those that a checkpoint holds
@@ -85,7 +85,7 @@ class StreamedWindows:
         self, texts: Sequence[StreamText], weights: Sequence[float], tokenizer: Tokenizer, context: int, batch: int,
         accumulate: int = 1, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
+        super().__init__(context, batch, accumulate, seed)
         self.texts, self.readers = texts, []
         for number, text in enumerate(texts):
             count = min(len(text.source.names), batch * accumulate, text.source.readers)
@@ -102,13 +102,7 @@ class StreamedWindows:
         what = "a stream's length is not known before it was read"
         raise ConfigError(f"epochs: {what}; give --steps, --tokens or --minutes")
 
-    @property
-    def rows(self) -> int:
-        """Rows of a step."""
-        return self.batch * self.accumulate
-
     def at(self, step: int, micro: int = 0) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of a batch: (batch, context) int64 each."""
         rows = torch.from_numpy(self.step(step)[micro * self.batch : (micro + 1) * self.batch])
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 

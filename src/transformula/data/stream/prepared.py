@@ -13,10 +13,10 @@ All shards are one long row of ids, of which the windows of an epoch are read in
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,34 +26,17 @@ from ...structured import load_json
 from ...tokenizers.base import Tokenizer, load
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
-from ..prepare import Tokens, token_store
 from ..preview import Preview
 from ..settings import DataSettings
 from ..sources import Named
 from ..splits import Split
 from ..tokenizing import folder_named
+from ..tokens import Tokens, token_store
+from ..windows import Windows, row_windows
 
 INDEX = "index.json"
 PLAN = "plan.json"
 KIND = "transformula token shards"
-
-
-class ShardedIds:
-    """The ids of many mapped files as one row, (tokens,); indexed by an array of places."""
-
-    def __init__(self, parts: Sequence[np.ndarray]) -> None:
-        self.parts = [np.asarray(part) for part in parts]
-        self.ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self.ends[-1])
-
-    def __getitem__(self, places: np.ndarray) -> np.ndarray:
-        found, of = np.empty(places.shape, np.int64), np.searchsorted(self.ends, places, "right")
-        for number in np.unique(of):
-            here, part = of == number, self.parts[number]
-            found[here] = part[places[here] - (self.ends[number] - len(part))]
-        return found
 
 
 @dataclass(frozen=True)
@@ -67,6 +50,11 @@ class PreparedData:
     training: Tokens
     validation: Tokens
     extra: int = 0
+    has_text: ClassVar[bool] = False
+
+    def windows(self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False) -> Windows:
+        """Windows of the training tokens; with `continued` each row goes on from step to step."""
+        return row_windows(self.training, context, batch, accumulate, seed, self.corpus.name, continued)
 
     def preview(self) -> Preview:
         bad = len(self.index["bad"])
@@ -129,7 +117,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
         raise ConfigError(f"tokenizer: {folder} was prepared with its own; leave it out")
     if vocab is not None and not tokenizer.fits(vocab):
         raise ConfigError(f"vocab: the model says {vocab}, the tokenizer of {folder} has {tokenizer.vocab}")
-    training = Tokens(ShardedIds(parts), index["bytes"], index["characters"], index["documents"])  # type: ignore[arg-type]
+    training = Tokens(parts, index["bytes"], index["characters"], index["documents"])
     about = index["validation"]
     how, held = about["how"], None
     if settings.validation is not None:
@@ -138,7 +126,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
         validation = token_store(held.documents, tokenizer, name=f"{held.name} (validation)")
     else:
         ids = mapped(folder / "validation.bin", kind, about["tokens"], "validation.bin")
-        validation = Tokens(ids, about["bytes"], about["characters"], about["documents"])
+        validation = Tokens([ids], about["bytes"], about["characters"], about["documents"])
     texts = Texts([]) if held is None else held.documents
     corpus = Corpus(str(folder), texts, len(index["shards"]))
     return PreparedData(index, corpus, Split(texts, texts, how, whole=True), tokenizer, training, validation)

@@ -28,9 +28,9 @@ from ...errors import ConfigError, DataError, RunError, setting
 from ...plain import several
 from ...structured import Malformed, load_json
 from ...tokenizers.base import load
-from ..prepare import id_type
 from ..preview import counting
 from ..settings import DataSettings, PrepareSettings
+from ..tokens import id_type
 from .documents import StreamText
 from .prepared import INDEX, KIND, PLAN
 from .streamed import StreamedData, streamed, weighted

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, InputError, setting
 from ...plain import several
@@ -18,12 +18,12 @@ from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
 from ..format import Options
 from ..hub import is_hub
-from ..prepare import Tokens, token_store
 from ..preview import Preview, working
 from ..settings import DataSettings
 from ..sources import apart
 from ..splits import Split
 from ..tokenizing import choose_tokenizer, learns
+from ..tokens import Tokens, token_store
 from ..where import Where
 from .batches import StreamedWindows
 from .documents import StreamText, hold_out, sample_of_text, short_digest
@@ -47,8 +47,14 @@ class StreamedData:
     chosen: str
     validation: Tokens
     extra: int = 0
+    has_text: ClassVar[bool] = False
 
-    def windows(self, context: int, batch: int, accumulate: int, seed: int) -> StreamedWindows:
+    def windows(
+        self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False
+    ) -> StreamedWindows:
+        """Windows of the training documents, as they are read. Raises ConfigError for rows that are `continued`."""
+        if continued:
+            raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
         return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
 
     @cached_property
