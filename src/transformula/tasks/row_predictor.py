@@ -4,7 +4,7 @@ its own, without padding. So a prediction is the same alone and in any batch."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -72,6 +72,35 @@ def parts_of(output: Tensor, batch: Mapping[str, Tensor], lengths: Mapping[str, 
     return [each[:size] for each, size in zip(output, real or [output.shape[1]] * len(output), strict=True)]
 
 
+def row_outputs(
+    models: Sequence[Any],
+    lengths: np.ndarray,
+    batch_at: Callable[[list[int]], Batch],
+    progress: Progress | None = None,
+    heard: Callable[[Batch, Tensor], None] | None = None,
+) -> list[Tensor]:
+    """The mean output of models for each row, (length or 1, width) float32, on the CPU.
+
+    lengths   positions of each row, (rows,)
+    batch_at  makes the batch of rows by their places
+    heard     called with each batch and its output, both on the models' device, without gradients
+    """
+    outputs: list[Tensor] = [torch.empty(0)] * len(lengths)
+    views, device, done = [evaluating(model) for model in models], device_of(models[0]), 0
+    with torch.no_grad():
+        for places in like_lengths(lengths):
+            batch = batch_at(places).to(device)
+            output = torch.stack([view(**batch.given).float() for view in views]).mean(0)
+            if heard is not None:
+                heard(batch, output)
+            for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
+                outputs[place] = part
+            done += len(places)
+            if progress is not None:
+                progress(done, len(lengths))
+    return outputs
+
+
 @dataclass(frozen=True)
 class RowEncoder(Predictor):
     """What a model reads of rows, and what it makes of them.
@@ -105,19 +134,12 @@ class RowEncoder(Predictor):
         self, models: Sequence[Any], rows: Sequence[EncodedRow], progress: Progress | None = None
     ) -> list[Tensor]:
         """The mean output of the models for each row, (length or 1, width) float32."""
-        outputs: list[Tensor] = [torch.empty(0)] * len(rows)
-        views, device, done = [evaluating(model) for model in models], device_of(models[0]), 0
-        with torch.no_grad():
-            for places in like_lengths(self.lengths(rows)):
-                tensors, lengths = collated([rows[place] for place in places])
-                batch = Batch(tensors, torch.empty(0), lengths).to(device)
-                output = torch.stack([view(**batch.given).float() for view in views]).mean(0).cpu()
-                for place, part in zip(places, parts_of(output, tensors, lengths), strict=True):
-                    outputs[place] = part
-                done += len(places)
-                if progress is not None:
-                    progress(done, len(rows))
-        return outputs
+
+        def batch_at(places: list[int]) -> Batch:
+            inputs, lengths = collated([rows[place] for place in places])
+            return Batch(inputs, torch.empty(0), lengths)
+
+        return row_outputs(models, self.lengths(rows), batch_at, progress)
 
     def check_alike(self, other: Predictor, named: str) -> None:
         mine, theirs = self.alike(), other.alike() if isinstance(other, RowEncoder) else None

@@ -28,16 +28,14 @@ from ..data.settings import FileSettings, Named, TestedSettings
 from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, InputError, MissingExtra, setting
-from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.dataflow import reads_any_length
-from ..model.transformer import evaluating
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
 from .cut_rows import notes_of, notes_on
 from .predictor import Answer
-from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, parts_of
+from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
 from .scores.measured import Measured
 from .scores.report import Example, ScoreReport, score_rows, standing_above
 from .scores.tables import ReportPart
@@ -376,20 +374,14 @@ class RowTask(Task):
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them: `loss`, the mean over the same terms as in
         training, and the task's own."""
-        side, device, loss, counted, done = self.data.validation, device_of(model), 0.0, 0.0, 0
-        outputs: list[Tensor] = [torch.empty(0)] * len(side.rows)
-        view = evaluating(model)
-        with torch.no_grad():
-            for places in like_lengths(side.lengths):
-                batch = side.batch(places).to(device)
-                output = view(**batch.given).float()
-                terms = self.terms(batch.targets)
-                loss, counted = loss + float(self.objective(output, batch)) * terms, counted + terms
-                for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
-                    outputs[place] = part
-                done += len(places)
-                if progress is not None:
-                    progress(done, len(side.rows))
+        side, loss, counted = self.data.validation, 0.0, 0.0
+
+        def add_loss(batch: Batch, output: Tensor) -> None:
+            nonlocal loss, counted
+            terms = self.terms(batch.targets)
+            loss, counted = loss + float(self.objective(output, batch)) * terms, counted + terms
+
+        outputs = row_outputs([model], side.lengths, side.batch, progress, add_loss)
         kind: Any = self.data.kind.calibrated(side.records, outputs)
         self.calibrated["kind"] = kind
         inputs = [kind.input_of(record) for record in side.records]
