@@ -77,6 +77,7 @@ def peak(folder: str, steps: int) -> dict[str, Any]:
     import torch  # noqa: F401
 
     from transformula.data.settings import DataSettings
+    from transformula.data.stream.batches import StreamedWindows
     from transformula.data.stream.streamed import streamed
 
     page = os.sysconf("SC_PAGE_SIZE")
@@ -87,7 +88,7 @@ def peak(folder: str, steps: int) -> dict[str, Any]:
     for name in data.texts[0].source.names:
         if f"{BAD['removed']:06}" in name:
             spoil(Path(name), "removed")
-    windows = data.windows(CONTEXT, BATCH, 1, 1)
+    windows = StreamedWindows(data.texts, data.weights, data.tokenizer, CONTEXT, BATCH, 1, 1)
     for step in range(steps):
         windows.step(step)
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

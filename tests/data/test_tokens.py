@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformula.data import cache as cache_module
-from transformula.data import prepare as tokens
+from transformula.data import tokens
 from transformula.data.cache import cached, cached_entry, clear_cache
 from transformula.errors import DataError, InputError
 from transformula.tokenizers.base import tokenizers
@@ -40,7 +40,7 @@ def test_ids_never_wrap():
 
 def test_cached_by_content_and_tokenizer(cache):
     first = tokens.token_store(["one", "two"], BYTES)
-    assert isinstance(first.ids, np.memmap)
+    assert isinstance(first.ids.base, np.memmap)  # a view of the mapped file
     made = {entry.key for entry in cached()}
     tokens.token_store(["one", "two"], BYTES)
     assert {entry.key for entry in cached()} == made and len(made) == 1

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ..errors import ConfigError
-from .prepare import TextData, prepare
+from .prepare import prepare
 from .settings import DataSettings, TextSettings
-from .stream.prepared import PreparedData, prepared, prepared_folder
-from .stream.streamed import StreamedData, streamed
+from .stream.prepared import prepared, prepared_folder
+from .stream.streamed import streamed
+from .token_data import TokenData
 
 
 def data_of(
     settings: TextSettings, vocab: int | None = None, extra: int | None = None, mask: bool = False
-) -> TextData | StreamedData | PreparedData:
+) -> TokenData:
     """The data that settings name; the other arguments are those of `prepare`. Raises ConfigError for token shards
     where a task reads texts alone, and what the three kinds raise."""
     folder = prepared_folder(settings.data)

@@ -206,12 +206,3 @@ class ContinuedWindows(Windows):
         epoch, place = divmod(step, self.strip)
         strips = permuted(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
         return key(self.seed, epoch, 1) % self.slack + (strips * self.strip + place) * self.context
-
-
-def row_windows(
-    ids: IdRow, context: int, batch: int, accumulate: int, seed: int, data: str, continued: bool = False
-) -> Windows:
-    """Windows of the training tokens of what errors call `data`; with `continued` each row goes on from step to
-    step."""
-    order = ContinuedWindows if continued else Windows
-    return order(ids, context, batch, accumulate, seed, f"the training text of {data}")

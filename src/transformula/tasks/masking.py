@@ -18,8 +18,8 @@ from numpy.random import Generator, default_rng
 from pydantic import Field
 
 from ..data.encoded import padded
-from ..data.prepare import TextData
 from ..data.settings import TextSettings
+from ..data.token_data import TokenData
 from ..errors import ConfigError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
@@ -190,7 +190,7 @@ def asked(windows: Sequence[Masked]) -> np.ndarray:
     return chosen
 
 
-def unigram(data: TextData, windows: Sequence[Masked]) -> dict[str, float]:
+def unigram(data: TokenData, windows: Sequence[Masked]) -> dict[str, float]:
     """Nats per chosen token by how often each token stands in the training text; nothing where there is none."""
     return {} if data.split.alone else {"unigram": float(most_frequent(data)[1][asked(windows)].mean())}
 
@@ -202,7 +202,7 @@ def as_line(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
     return repr(b"".join(pieces[number] for number in ids).decode("utf-8", errors="replace"))
 
 
-def most_frequent(data: TextData) -> tuple[int, np.ndarray]:
+def most_frequent(data: TokenData) -> tuple[int, np.ndarray]:
     """The most frequent token of a training text, and -log of the share of each token, each counted once more. What
     stands around documents is not among them."""
     ids = np.asarray(data.training.ids)

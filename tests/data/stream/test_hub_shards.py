@@ -14,7 +14,8 @@ from transformula.data.sources import absolute, gone, need_sources
 from transformula.data.stream.batches import StreamedWindows
 from transformula.data.stream.documents import short_digest
 from transformula.data.stream.hub import HubShards
-from transformula.data.stream.streamed import StreamedData, streamed, weighted
+from transformula.data.stream.streamed import streamed, weighted
+from transformula.data.token_data import TokenData
 from transformula.data.where import Where
 from transformula.errors import ConfigError, DataError
 
@@ -65,7 +66,7 @@ def test_a_number_of_rows_is_refused(hub: HubServer) -> None:
         HubShards(f"{EDU}:train[:10]")
 
 
-def stream_of(data: str = EDU, **more: object) -> StreamedData:
+def stream_of(data: str = EDU, **more: object) -> TokenData:
     return streamed(DataSettings.read({"data": data, "stream": True, "tokenizer": "bytes", "where": WHERE, **more}))
 
 

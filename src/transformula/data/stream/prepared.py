@@ -13,76 +13,27 @@ All shards are one long row of ids, of which the windows of an epoch are read in
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...errors import ConfigError, DataError
 from ...plain import several
 from ...structured import load_json
-from ...tokenizers.base import Tokenizer, load
+from ...tokenizers.base import load
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
-from ..preview import Preview
 from ..settings import DataSettings
 from ..sources import Named
 from ..splits import Split
+from ..token_data import TokenData
 from ..tokenizing import folder_named
 from ..tokens import Tokens, token_store
-from ..windows import Windows, row_windows
 
 INDEX = "index.json"
 PLAN = "plan.json"
 KIND = "transformula token shards"
-
-
-@dataclass(frozen=True)
-class PreparedData:
-    """Token shards, made ready; it has what `TextData` has, but for the training text."""
-
-    index: Mapping[str, Any]
-    corpus: Corpus
-    split: Split
-    tokenizer: Tokenizer
-    training: Tokens
-    validation: Tokens
-    extra: int = 0
-    has_text: ClassVar[bool] = False
-
-    def windows(self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False) -> Windows:
-        """Windows of the training tokens; with `continued` each row goes on from step to step."""
-        return row_windows(self.training, context, batch, accumulate, seed, self.corpus.name, continued)
-
-    def preview(self) -> Preview:
-        bad = len(self.index["bad"])
-        data: dict[str, Any] = {
-            "data": self.corpus.name,
-            "shards": len(self.index["shards"]),
-            "bad_shards": bad,
-            "documents": self.training.documents + self.validation.documents,
-            "tokens": len(self.training) + len(self.validation),
-            "training_tokens": len(self.training),
-            "validation_tokens": len(self.validation),
-            "split": self.split.how,
-            "tokenizer": self.tokenizer.kind,
-            "vocab": self.tokenizer.vocab,
-        }
-        rows = [
-            ("data", "{data}: {shards:,} shards of tokens, of {documents:,} documents".format(**data)),
-            *([("", f"{bad:,} bad shards were left out")] if bad else []),
-            ("validation", data["split"]),
-            ("tokenizer", "{tokenizer}, vocab {vocab:,}".format(**data)),
-            ("tokens", "{training_tokens:,} to train, {validation_tokens:,} to validate".format(**data)),
-        ]
-        return Preview(data, rows)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain data for the manifest of a run."""
-        hashes = [self.index["identity"], self.tokenizer.identity]
-        return {"identity": hashes[0], "tokenizer_identity": hashes[1], **self.preview().data}
 
 
 def prepared_folder(data: Named) -> Path | None:
@@ -99,7 +50,7 @@ def prepared_folder(data: Named) -> Path | None:
     return made[0]
 
 
-def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> PreparedData:
+def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> TokenData:
     """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
     settings that say how text is read."""
     reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where", "split", "overlap")
@@ -129,7 +80,8 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
         validation = Tokens([ids], about["bytes"], about["characters"], about["documents"])
     texts = Texts([]) if held is None else held.documents
     corpus = Corpus(str(folder), texts, len(index["shards"]))
-    return PreparedData(index, corpus, Split(texts, texts, how, whole=True), tokenizer, training, validation)
+    split = Split(texts, texts, how, whole=True)
+    return TokenData(corpus, split, tokenizer, "", training, validation, index=index)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

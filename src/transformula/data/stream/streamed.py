@@ -2,107 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar
 
-from ...errors import ConfigError, InputError, setting
+import numpy as np
+
+from ...errors import ConfigError, setting
 from ...plain import several
-from ...tokenizers.base import Tokenizer
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
 from ..format import Options
 from ..hub import is_hub
-from ..preview import Preview, working
+from ..preview import working
 from ..settings import DataSettings
 from ..sources import apart
 from ..splits import Split
+from ..token_data import TokenData
 from ..tokenizing import choose_tokenizer, learns
 from ..tokens import Tokens, token_store
 from ..where import Where
-from .batches import StreamedWindows
 from .documents import StreamText, hold_out, sample_of_text, short_digest
 from .hub import HubShards
 from .shards import FileShards, ShardSource
 
 
-@dataclass(frozen=True)
-class StreamedData:
-    """A stream, made ready; it has what `TextData` has, but for the training text.
-
-    corpus, split  of the validation documents, and of those that a tokenizer is trained on
-    texts          the sources, with their `weights`
-    """
-
-    corpus: Corpus
-    split: Split
-    texts: Sequence[StreamText]
-    weights: Sequence[float]
-    tokenizer: Tokenizer
-    chosen: str
-    validation: Tokens
-    extra: int = 0
-    has_text: ClassVar[bool] = False
-
-    def windows(
-        self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False
-    ) -> StreamedWindows:
-        """Windows of the training documents, as they are read. Raises ConfigError for rows that are `continued`."""
-        if continued:
-            raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
-        return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
-
-    @cached_property
-    def identity(self) -> str:
-        """A hash of the shards' names and sizes, the weights, the validation documents and the tokenizer."""
-        shards = [[text.source.text, [_stamp(text, name) for name in text.source.names]] for text in self.texts]
-        held = b"".join(self.split.validation.digests).hex()
-        shuffle = sorted({text.shuffle for text in self.texts} - {1})
-        plain = json.dumps([shards, list(self.weights), held, self.tokenizer.identity, *shuffle], sort_keys=True)
-        return hashlib.sha256(plain.encode()).hexdigest()
-
-    def preview(self) -> Preview:
-        shards, held = sum(len(text.source.names) for text in self.texts), self.validation
-        bad = {shard: reason for text in self.texts for shard, reason in text.bad.items()}
-        data: dict[str, Any] = {
-            "data": self.corpus.name,
-            "shards": shards,
-            "bad_shards": len(bad),
-            "documents": held.documents,
-            "validation_tokens": len(held),
-            "split": self.split.how,
-            "tokenizer": self.tokenizer.kind,
-            "chosen": self.chosen,
-            "vocab": self.tokenizer.vocab,
-        }
-        rows = [
-            ("data", f"{self.corpus.name}: {shards:,} shards, streamed"),
-            *(("", text.source.note) for text in self.texts if text.source.note),
-            *(("", f"bad, left out: {reason}") for reason in list(bad.values())[:5]),
-            ("validation", "{split}, {validation_tokens:,} tokens".format(**data)),
-            ("tokenizer", "{tokenizer}, vocab {vocab:,} ({chosen})".format(**data)),
-        ]
-        return Preview(data, rows)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain data for the manifest of a run."""
-        about = {key: value for key, value in self.preview().data.items() if key not in ("chosen", "bad_shards")}
-        return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
-
-
-def _stamp(text: StreamText, shard: str) -> Any:
-    try:
-        return [Path(shard).name, text.source.stamp(shard)]
-    except InputError:
-        return [Path(shard).name, None]
-
-
-def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
+def streamed(settings: DataSettings, vocab: int | None = None) -> TokenData:
     """The stream that settings name. `vocab` is the model's number, where its text states one. Raises DataError for
     data that cannot be used, ConfigError where `vocab` and the tokenizer disagree."""
     texts, weights, names = [], [], several(settings.data)
@@ -131,7 +54,8 @@ def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
     if vocab is not None and not tokenizer.fits(vocab):
         raise ConfigError(f"vocab: the model says {vocab}, the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}")
     validation = token_store(held, tokenizer, name=f"{corpus.name} (validation)")
-    return StreamedData(corpus, split, texts, weights, tokenizer, chosen, validation)
+    unread = Tokens([np.empty(0, np.uint16)], 0, 0, 0)
+    return TokenData(corpus, split, tokenizer, chosen, unread, validation, texts=texts, weights=weights)
 
 
 def weighted(name: str, settings: DataSettings) -> tuple[float, ShardSource]:
