@@ -8,14 +8,14 @@ import pytest
 
 from transformula.data.corpus import read_corpus
 from transformula.data.splits import split_corpus
-from transformula.tasks.ngram import LONGEST, KneserNey, _discounts, byte_ngrams, byte_stream, grams_of
+from transformula.tasks.ngram import MAX_ORDER, KneserNey, _discounts, byte_ngrams, byte_stream, grams_of
 
-ORDERS = range(1, LONGEST + 1)
+ORDERS = range(1, MAX_ORDER + 1)
 TEXT = b"the cat sat on the mat, and the dog sat on the cat; that is that. " * 3 + b"an other end of the tale"
 
 
 def gram(context: bytes, last: int) -> int:
-    return int.from_bytes((context + bytes([last]))[-LONGEST:], "big")
+    return int.from_bytes((context + bytes([last]))[-MAX_ORDER:], "big")
 
 
 @pytest.mark.parametrize("text", [TEXT, b"a", b"\0\0\0", b"abababab", bytes(range(256)) * 2])
@@ -30,10 +30,10 @@ def test_probabilities_of_all_bytes_sum_to_one(text, context):
 
 def by_the_book(text: bytes, order: int, context: bytes, last: int) -> float:
     """The equation, with dictionaries."""
-    padded = b"\0" * (LONGEST - 1) + text
+    padded = b"\0" * (MAX_ORDER - 1) + text
 
     def counts(n: int, highest: bool) -> Counter:
-        positions = range(LONGEST - 1, len(padded))
+        positions = range(MAX_ORDER - 1, len(padded))
         if highest:
             return Counter(padded[i + 1 - n : i + 1] for i in positions)
         return Counter(g[1:] for g in {padded[i - n : i + 1] for i in positions})
@@ -52,7 +52,7 @@ def by_the_book(text: bytes, order: int, context: bytes, last: int) -> float:
         k = after.get(last, 0)
         return (k - d[min(k, 3)]) / total + back * p(n - 1, h[1:])
 
-    return p(order, (b"\0" * LONGEST + context)[-LONGEST:])
+    return p(order, (b"\0" * MAX_ORDER + context)[-MAX_ORDER:])
 
 
 @pytest.mark.parametrize("order", ORDERS)

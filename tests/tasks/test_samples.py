@@ -12,7 +12,7 @@ import torch
 
 from transformula.api.reading import check_model
 from transformula.model import build
-from transformula.tasks.base import LEAST, sample_of, tasks
+from transformula.tasks.base import MIN_SAMPLE_ROWS, sample_of, tasks
 
 TEXT = "".join(f"line {i} speaks of {i * i} things: é.\n" for i in range(400))
 ONE = {"depth": 1, "width": 16, "heads": 2}
@@ -65,7 +65,7 @@ def test_a_sample_costs_no_more_than_it_may(name: str, tmp_path: Path) -> None:
         count, of = (
             int(n.replace(",", "")) for n in sample.validated.split(" of ")[0:1] + [sample.validated.split()[2]]
         )
-        assert LEAST <= count < of
+        assert MIN_SAMPLE_ROWS <= count < of
         sizes.append(count)
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
     assert task.evaluation_cost() == whole  # the task itself is as it was

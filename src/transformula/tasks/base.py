@@ -41,10 +41,12 @@ if TYPE_CHECKING:
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks", "@task(")
 
-LEAST = 16  # rows of a sample of a validation set, at least
+MIN_SAMPLE_ROWS = 16  # rows of a sample of a validation set, at least
 IGNORED = -100  # target of a position that does not count
-DRAWS = 200  # resamples of an evaluation on the way
-FORWARD = 0.5  # what a unit costs in an evaluation, of what it costs in training
+RESAMPLES = 200  # resamples of an evaluation on the way
+EVALUATION_COST = 0.5  # what a unit costs in an evaluation, of what it costs in training
+# What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
+WRITING_COST = 2.0
 
 
 def real(targets: Tensor) -> int:
@@ -170,6 +172,18 @@ def check_widths(task: Task, architecture: Architecture) -> None:
         raise InputError(f"{task.name}: {here}: {formulas}")
 
 
+def evenly(rows: int, most: int) -> list[int]:
+    """At most so many of the rows, evenly over all."""
+    count = min(rows, most)
+    return [place * rows // count for place in range(count)]
+
+
+def refuse_row_count(name: str, batch: int | None) -> None:
+    """Raise ConfigError for a number of rows in a batch, of a task that counts its batches in tokens."""
+    if batch is not None:
+        raise ConfigError(f"batch: batches of {name} are counted in tokens; say --batch-tokens instead")
+
+
 def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
     chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])
@@ -179,7 +193,7 @@ def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
 class Scores(dict[str, float]):
     """What an evaluation found, by name. "loss" is always there: nats, lower is better.
 
-    resampled  by name: the scores of resamples of the validation rows, (DRAWS,), each with the same rows at every
+    resampled  by name: the scores of resamples of the validation rows, (RESAMPLES,), each with the same rows at every
                evaluation of as many; of a score without them nothing is known of its noise
     """
 
@@ -191,7 +205,7 @@ class Scores(dict[str, float]):
         """Take in scores, where they are not there already, and those of resamples."""
         for each in measured:
             self.setdefault(each.key, each.score)
-            self.resampled[each.key] = resample(each, DRAWS).tolist()
+            self.resampled[each.key] = resample(each, RESAMPLES).tolist()
         return self
 
     @property
@@ -226,7 +240,7 @@ class Batch:
         return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=soon), lengths=lengths)
 
 
-SEEN = "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"
+SEEN_DATA_NOTE = "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"
 
 
 @dataclass(frozen=True)
@@ -264,7 +278,7 @@ class Trained:
         if stated == "refuse" or not (overlap.rows == overlap.of or self.learned(data)):
             remedy = "scores on rows that were trained on say nothing; if that is meant: --overlap keep"
             raise DataError(f"{overlap}\n{remedy}")
-        self.told.append(f"{overlap.rows:,} of the {overlap.of:,} rows are training rows: {SEEN}")
+        self.told.append(f"{overlap.rows:,} of the {overlap.of:,} rows are training rows: {SEEN_DATA_NOTE}")
 
     @property
     def notes(self) -> list[str]:
@@ -425,12 +439,12 @@ class Task(ABC):
     def on_sample(self, cost: int) -> Self | None:
         """This task with a sample of its validation set whose evaluation costs at most so much: the same rows each
         time, more of them for a higher cost. Itself where that is the whole set, as it is where no cost is known; None
-        where it is too few rows (fewer than LEAST) to say anything."""
+        where it is too few rows (fewer than MIN_SAMPLE_ROWS) to say anything."""
         if self.evaluation_cost() <= cost:
             return self
         whole = self.validation_rows
         count = bisect_right(range(whole), cost, key=lambda rows: math.ceil(self.cost_of(rows))) - 1
-        if count < min(LEAST, whole):
+        if count < min(MIN_SAMPLE_ROWS, whole):
             return None
         part = copy.copy(self)
         part.keep_rows(sample_of(whole, count, self.seed))
@@ -516,5 +530,5 @@ def task_again(
         if not (free and error.seen):
             raise
         same, task = True, kind.make(kind.settings.read({**chosen, **given, **kept, **own}), trained.numbers, **sizes)
-    trained.told.extend([f"what is scored is the training data: {SEEN}"] if same else [])
+    trained.told.extend([f"what is scored is the training data: {SEEN_DATA_NOTE}"] if same else [])
     return task

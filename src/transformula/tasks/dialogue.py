@@ -38,7 +38,7 @@ from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
 from ..structured import Malformed, load_yaml, parse_yaml
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Progress, Scores, task
+from .base import EVALUATION_COST, WRITING_COST, Progress, Scores, evenly, task
 from .learned_parts import (
     PartlyLearned,
     PartsTask,
@@ -58,8 +58,7 @@ from .verb import Verb
 VERSION = 1  # of how messages become tokens
 TEMPLATE = {role: f"{role}\n" for role in ("system", "user", REPLIES, "tool", TOOLS)}
 CONTEXT = 512  # tokens of a dialogue at most, where the model's text does not say
-WRITING = 2.0  # what a token costs that is generated, of what it costs in training
-SHOWN = 3  # dialogues of which a reply is written to be looked at
+SHOWN_DIALOGUES = 3  # dialogues of which a reply is written to be looked at
 
 
 class DialogueSettings(SourceSettings):
@@ -324,7 +323,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
     def cost_of(self, rows: int) -> float:
         share = rows / len(self.validation.records)
         tokens = sum(len(turn.learned) for turn in self.validation.replies) * share
-        return FORWARD * tokens + WRITING * min(rows, self.chosen.written) * self.chat.longest
+        return EVALUATION_COST * tokens + WRITING_COST * min(rows, self.chosen.written) * self.chat.longest
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.validation = self.validation.part(rows.tolist())
@@ -348,7 +347,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation dialogues: the last message, the reply of the model and the one that stands there."""
-        rows = np.random.default_rng(seed).permutation(len(self.validation.records))[:SHOWN]
+        rows = np.random.default_rng(seed).permutation(len(self.validation.records))[:SHOWN_DIALOGUES]
         lines = []
         for asked, right, reply in self.written(model, rows.tolist()):
             texts = (("message", asked), ("reply", reply.text), ("reference", right))
@@ -414,12 +413,6 @@ def in_short(messages: Sequence[Message]) -> str:
     """The first messages of a dialogue on one line."""
     texts = [f"{one['role']}: {shown(said(one), 40)}" for one in messages]
     return "  ".join(texts[:3]) + (f"  ({len(texts)} messages)" if len(texts) > 3 else "")
-
-
-def evenly(rows: int, most: int) -> list[int]:
-    """At most so many of the rows, evenly over all."""
-    count = min(rows, most)
-    return [place * rows // count for place in range(count)]
 
 
 def distinct_pairs(texts: Sequence[str]) -> float:

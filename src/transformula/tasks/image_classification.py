@@ -20,7 +20,7 @@ from ..data.settings import KeptLabels, StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
-from .base import FORWARD, Batch, task
+from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
 from .label_spelling import with_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
@@ -186,7 +186,7 @@ class ImageClassification(LabelTask):
         super().check(architecture)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * rows
+        return EVALUATION_COST * rows
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         batch, settings = super().batch(step, micro), self.data.settings

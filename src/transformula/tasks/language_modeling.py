@@ -22,7 +22,7 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
-from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, check_logits, task
+from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, check_logits, task
 from .chunked_loss import token_loss
 from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
@@ -217,7 +217,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         # Nats per character and per byte agree where each token is a character of one byte.
         same = self.data.tokenizer.kind == "characters" and len(validation) == validation.text_bytes
         self.score, self.score_unit = ("loss", "nats per character") if same else ("bits_per_byte", "bits per byte")
-        self.cost = 1.0 if carry else FORWARD  # segments that go on come one by one
+        self.cost = 1.0 if carry else EVALUATION_COST  # segments that go on come one by one
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 
 from ..data.buckets import Buckets
 from ..data.encoded import Encoded
-from ..errors import ConfigError, InputError
+from ..errors import InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..words.cpu import wide
-from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits
+from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
 from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
 from .seq2seq_data import padded_batch
@@ -84,8 +84,7 @@ class PartsTask(Task):
 
     def deal(self, tokens: int, *, batch: int | None = None, accumulate: int = 1, seed: int = 1, **others: Any) -> None:
         """Deal the texts out to batches of so many tokens; the rest are arguments of `make`. Raises ConfigError."""
-        if batch is not None:
-            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
+        refuse_row_count(self.name, batch)
         if self.texts:
             lengths = {"tokens": np.array([text.positions for text in self.texts])}
             self.buckets = Buckets(lengths, tokens, accumulate=accumulate, seed=seed, name="the training rows")

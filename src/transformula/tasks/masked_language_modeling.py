@@ -26,13 +26,13 @@ from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, Scores, check_logits, task
 from .losses import per_token, perplexity, smoothed_cross_entropy
 from .masking import (
-    SHOWN,
     SHOWN_TOKENS,
+    SHOWN_WINDOWS,
     MaskedText,
     as_line,
-    asked,
     batch_of_texts,
     check_sees_all,
+    chosen_tokens,
     marks_of,
     mask_of,
     most_frequent,
@@ -197,13 +197,13 @@ tokenizer, and takes the blank before it along.""",
         verdict = super().verdict(scores)
         if self.data.split.alone:
             return verdict
-        frequent = (asked(self.measured) == most_frequent(self.data)[0]).mean()
+        frequent = (chosen_tokens(self.measured) == most_frequent(self.data)[0]).mean()
         return f"{verdict}; accuracy {scores['accuracy']:.3f}, that of the most frequent token {frequent:.3f}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
         view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
-        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN_WINDOWS]:
             tokens, targets, _ = (row[:SHOWN_TOKENS] for row in self.measured[place])
             with torch.no_grad():
                 batch = Batch({"tokens": torch.from_numpy(tokens)[None]}, torch.empty(0)).to(device_of(model))

@@ -24,13 +24,13 @@ from ..errors import ConfigError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, IGNORED, Batch, Progress
+from .base import EVALUATION_COST, IGNORED, Batch, Progress
 from .language_modeling import TextTask
 from .seq2seq_data import padded_batch
 
-COUNTED = 4_000_000  # tokens of the training text that the baselines count, or few more
+COUNTED_TOKENS = 4_000_000  # tokens of the training text that the baselines count, or few more
 MASK = "[MASK]"  # how the mask is shown to people
-SHOWN, SHOWN_TOKENS = 3, 48  # windows that a sample shows, and tokens of each
+SHOWN_WINDOWS, SHOWN_TOKENS = 3, 48  # windows that a sample shows, and tokens of each
 
 
 class MaskSettings(TextSettings):
@@ -152,7 +152,7 @@ class MaskedText(TextTask):
         return len(self.measured)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * self.numbers["context"] * rows
+        return EVALUATION_COST * self.numbers["context"] * rows
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.__dict__["measured"] = [self.measured[row] for row in rows]
@@ -183,7 +183,7 @@ def batch_of_texts(model: Any, rows: Sequence[np.ndarray], first: int) -> Batch:
     return Batch({"tokens": padded(rows)}, torch.empty(0), lengths).to(device_of(model))
 
 
-def asked(windows: Sequence[Masked]) -> np.ndarray:
+def chosen_tokens(windows: Sequence[Masked]) -> np.ndarray:
     """The tokens that were chosen, (tokens,)."""
     targets = np.concatenate([window.targets for window in windows])
     chosen: np.ndarray = targets[targets != IGNORED]
@@ -192,7 +192,7 @@ def asked(windows: Sequence[Masked]) -> np.ndarray:
 
 def unigram(data: TokenData, windows: Sequence[Masked]) -> dict[str, float]:
     """Nats per chosen token by how often each token stands in the training text; nothing where there is none."""
-    return {} if data.split.alone else {"unigram": float(most_frequent(data)[1][asked(windows)].mean())}
+    return {} if data.split.alone else {"unigram": float(most_frequent(data)[1][chosen_tokens(windows)].mean())}
 
 
 def as_line(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
@@ -206,7 +206,7 @@ def most_frequent(data: TokenData) -> tuple[int, np.ndarray]:
     """The most frequent token of a training text, and -log of the share of each token, each counted once more. What
     stands around documents is not among them."""
     ids = np.asarray(data.training.ids)
-    counts = 1.0 + np.bincount(ids[:: max(1, len(ids) // COUNTED)], minlength=data.tokenizer.vocab)
+    counts = 1.0 + np.bincount(ids[:: max(1, len(ids) // COUNTED_TOKENS)], minlength=data.tokenizer.vocab)
     counts[sorted(marks_of(data.tokenizer))] = 0
     nats = np.log(counts.sum()) - np.log(np.maximum(counts, 1))
     return int(counts.argmax()), nats

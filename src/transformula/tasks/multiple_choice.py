@@ -35,7 +35,7 @@ from ..generation.settings import ChoiceSettings
 from ..language.graph import Architecture
 from ..plain import several
 from ..tokenizers.base import Tokenizer, load
-from .base import FORWARD, Progress, Scores, Trained, task
+from .base import EVALUATION_COST, Progress, Scores, Trained, task
 from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
 from .predictor import Answer, Predictor, predictor
 from .scores.measured import Measured, mean_of
@@ -266,7 +266,7 @@ Ask a language model which of some texts most probably follows a context: any de
     def cost_of(self, rows: int) -> float:
         share = rows / len(self.questions)
         texts = [self.choosing.texts(one.pairs, self.chosen.target_delimiter)[0] for one in self.questions]
-        return FORWARD * share * sum(text.positions for each in texts for text in each)
+        return EVALUATION_COST * share * sum(text.positions for each in texts for text in each)
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.questions = [self.questions[row] for row in rows]

@@ -27,10 +27,10 @@ from ..structured import load_json
 from ..tokenizers.texts import Texts
 
 ORDERS = (3, 4, 5, 6)
-LONGEST = 6
+MAX_ORDER = 6
 
-MOST_BYTES = 32_000_000  # bytes that are counted at most: the first of the training text. More would take gigabytes
-PART = 1_000_000  # bytes whose grams are looked at together: of each there are some tens of bytes meanwhile
+MAX_COUNTED_BYTES = 32_000_000  # the first of the training text. To count more would take gigabytes
+PART_BYTES = 1_000_000  # bytes whose grams are looked at together: of each there are some tens of bytes meanwhile
 
 
 class Level:
@@ -83,11 +83,11 @@ class KneserNey:
     """
 
     def __init__(self, text: bytes) -> None:
-        parts = (np.unique(grams, return_counts=True) for grams in parts_of(text[:MOST_BYTES]))
+        parts = (np.unique(grams, return_counts=True) for grams in parts_of(text[:MAX_COUNTED_BYTES]))
         types, counts, _ = _merged(*map(np.concatenate, zip(*parts, strict=True)))
         self._highest: dict[int, Level] = {}
         self._lower: dict[int, Level] = {}
-        for order in range(LONGEST, 0, -1):
+        for order in range(MAX_ORDER, 0, -1):
             self._highest[order] = Level(types, counts)
             # The types of the order below are the ends of these; each type is one continuation of its end, and an
             # occurrence of a type is an occurrence of its end.
@@ -133,16 +133,16 @@ def grams_of(text: bytes) -> np.ndarray:
     """For each byte of a text the number made of it and the 5 before it: (bytes,) uint64; zeros before the text."""
     row = np.frombuffer(text, dtype=np.uint8).astype(np.uint64)
     grams = row.copy()
-    for back in range(1, min(LONGEST, len(row))):
+    for back in range(1, min(MAX_ORDER, len(row))):
         grams[back:] |= row[:-back] << np.uint64(8 * back)
     return grams
 
 
 def parts_of(text: bytes) -> Iterator[np.ndarray]:
-    """The grams of a text, `PART` of them at a time."""
-    for start in range(0, len(text), PART):
-        first = max(0, start - LONGEST)
-        yield grams_of(text[first : start + PART])[start - first :]
+    """The grams of a text, `PART_BYTES` of them at a time."""
+    for start in range(0, len(text), PART_BYTES):
+        first = max(0, start - MAX_ORDER)
+        yield grams_of(text[first : start + PART_BYTES])[start - first :]
 
 
 def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[bytes | memoryview]:
@@ -160,8 +160,8 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
     """
     beginning = bytearray()
     for part in byte_stream(training, whole):
-        beginning += part[: MOST_BYTES - len(beginning)]
-        if len(beginning) >= MOST_BYTES:
+        beginning += part[: MAX_COUNTED_BYTES - len(beginning)]
+        if len(beginning) >= MAX_COUNTED_BYTES:
             break
     sums = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
     return {order: nats / Texts.of(validation).size for order, nats in sums.items()}
@@ -169,7 +169,7 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
 
 def cached_byte_ngrams(name: str, training: Sequence[str], validation: Sequence[str], whole: bool) -> dict[int, float]:
     """The same, from the cache or now; `name` is what the cache says of the texts."""
-    digest = hashlib.sha256(f"1 {whole} {MOST_BYTES}".encode())
+    digest = hashlib.sha256(f"1 {whole} {MAX_COUNTED_BYTES}".encode())
     for side in (training, validation):
         each = hashlib.sha256()
         for part in byte_stream(side, True):

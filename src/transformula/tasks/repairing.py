@@ -30,7 +30,7 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, Trained, check_causal, check_logits, task
+from .base import EVALUATION_COST, Batch, Progress, Scores, Trained, check_causal, check_logits, task
 from .chunked_loss import token_loss
 from .language_modeling import CONTEXT, TextTask
 from .losses import target_scores
@@ -147,7 +147,7 @@ class Repairing(TextTask):
         return len(self.measured)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * sum(len(row.target) for row in self.measured) * rows / len(self.measured)
+        return EVALUATION_COST * sum(len(row.target) for row in self.measured) * rows / len(self.measured)
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.__dict__["measured"] = [self.measured[row] for row in rows]

@@ -37,8 +37,8 @@ from ..words.cpu import wide
 from .base import IGNORED, Batch, Progress, Scores, Task, by_terms, outputs_in_words, outputs_of, shares, task
 from .losses import smoothed_cross_entropy
 from .masking import (
-    SHOWN,
     SHOWN_TOKENS,
+    SHOWN_WINDOWS,
     Masked,
     MaskedText,
     MaskSettings,
@@ -264,7 +264,7 @@ class ReplacedTokenDetection(MaskedText):
         """A few windows of the validation text: with masks, as the generator fills them, with brackets around what the
         discriminator takes for replaced, and as they were."""
         view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
-        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN_WINDOWS]:
             window = Masked(*(row[:SHOWN_TOKENS] for row in self.measured[place]))
             with torch.no_grad():
                 both = passes(view, self.joined([window]).to(device_of(model)), self.masking.mask)

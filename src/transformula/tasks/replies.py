@@ -23,7 +23,7 @@ from .predictor import Answer, Predictor, predictor
 from .writing import end_of, written_after
 
 AT_ONCE = 64  # replies that are written together
-LONGEST = 256  # tokens of a reply of a model of others, at most, where nothing is said
+MAX_REPLY_TOKENS = 256  # tokens of a reply of a model of others, at most, where nothing is said
 OLDEST, PART = "the oldest messages were left out", "of a long message the last part was read alone"
 
 
@@ -232,7 +232,7 @@ class TemplatedChat(Replying):
         return replace(self, context=None if context is None else int(context))
 
     def usual(self) -> tuple[int, int]:
-        return LONGEST, LONGEST
+        return MAX_REPLY_TOKENS, MAX_REPLY_TOKENS
 
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
         """Raise InputError for a message that names a special token, whatever part of it does, as the template may

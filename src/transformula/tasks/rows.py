@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..model.dataflow import reads_any_length
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
+from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
 from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
@@ -47,7 +47,7 @@ Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
 Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
 """The best answers to records, and these -> what a report has beside the scores."""
 
-SHOWN = 5  # rows that are shown to be looked at
+SHOWN_ROWS = 5  # rows that are shown to be looked at
 ANY_LENGTH = "any_length"  # beside the numbers of a model's text: whether nothing learned limits how long a row is
 
 
@@ -270,7 +270,7 @@ class RowData:
     @property
     def preview(self) -> Preview:
         source, extra = self.source, self.reader.about(self.kind, self.source.training)
-        examples = [short_row(record) for record in source.training[:SHOWN]]
+        examples = [short_row(record) for record in source.training[:SHOWN_ROWS]]
         training, validation, test = (len(each) for each in (self.training, self.validation, source.test))
         about = {"data": source.name, "training_rows": training, "validation_rows": validation, "test_rows": test}
         about |= {"tokenizer": self.about, "examples": examples, "notes": list(self.notes), **extra}
@@ -393,7 +393,7 @@ class RowTask(Task):
         return len(self.data.validation)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * rows * float(self.data.validation.lengths.sum()) / len(self.data.validation)
+        return EVALUATION_COST * rows * float(self.data.validation.lengths.sum()) / len(self.data.validation)
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.data = copy.copy(self.data)
@@ -414,7 +414,7 @@ class RowTask(Task):
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with the model's answers."""
         records, kind = self.data.source.validation, self.predictor()
-        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
+        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN_ROWS]]
         answers = kind.predict([model], [kind.input_of(record) for record in some], kind.settings())
         return "\n".join(f"{best[0].text:<16} {short_row(record)}" for record, best in zip(some, answers, strict=True))
 

@@ -27,7 +27,19 @@ from ..data.splits import SplitRows, find_overlap, short_row
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, check_logits, tasks
+from .base import (
+    EVALUATION_COST,
+    WRITING_COST,
+    Batch,
+    Progress,
+    Scores,
+    Task,
+    Trained,
+    check_causal,
+    check_logits,
+    refuse_row_count,
+    tasks,
+)
 from .chunked_loss import token_loss
 from .losses import target_scores
 from .scores.baselines import Baseline, texts_by
@@ -37,10 +49,8 @@ from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .verb import Verb
 from .writing import Writing
 
-# What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
-WRITING = 2.0
-MOST_SHOWN = 80  # characters of a source that stands in a command as an example, at most
-SHOWN = 5  # rows for which targets are generated to be looked at
+MAX_EXAMPLE_CHARACTERS = 80  # characters of a source that stands in a command as an example, at most
+SHOWN_ROWS = 5  # rows for which targets are generated to be looked at
 # Settings of an evaluation that say how the rows of --data are read.
 COLUMNS = ("source", "target", "references", "join", *FileSettings.model_fields)
 
@@ -117,8 +127,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         accumulate: int = 1,
         seed: int = 1,
     ) -> None:
-        if batch is not None:
-            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
+        refuse_row_count(self.name, batch)
         reads = "image" if self.source.pictures else "source" if "source" in inputs else "tokens"
         self.data = data = Seq2SeqData(self.source, self.name, settings, numbers, reads, accumulate, seed)
         self.numbers, self.seed = data.numbers, seed
@@ -129,7 +138,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         data.notes += [note] if note else []
         if not self.source.pictures:
             sources = (" ".join(str(row["source"]).split()) for row in data.validation.records)
-            self.example = next((text for text in sources if 0 < len(text) <= MOST_SHOWN), "")
+            self.example = next((text for text in sources if 0 < len(text) <= MAX_EXAMPLE_CHARACTERS), "")
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
@@ -214,10 +223,10 @@ line out, in order; an empty line stays one. So it is for every model that write
 
     def cost_of(self, rows: int) -> float:
         data, most = self.data, self.data.settings.written
-        cost = FORWARD * rows * float(data.validation.targets.lengths.mean())
-        cost += WRITING * int(data.training.targets.lengths.max()) * (rows if most is None else min(rows, most))
+        cost = EVALUATION_COST * rows * float(data.validation.targets.lengths.mean())
+        cost += WRITING_COST * int(data.training.targets.lengths.max()) * (rows if most is None else min(rows, most))
         if data.beyond is not None and most != 0:
-            cost += WRITING * int(data.beyond.targets.lengths.max()) * data.beyond_count(rows)
+            cost += WRITING_COST * int(data.beyond.targets.lengths.max()) * data.beyond_count(rows)
         return cost
 
     def keep_rows(self, rows: np.ndarray) -> None:
@@ -242,7 +251,7 @@ line out, in order; an empty line stays one. So it is for every model that write
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows: source, output and reference."""
         side = self.data.validation
-        records = [side.records[row] for row in np.random.default_rng(seed).permutation(len(side))[:SHOWN]]
+        records = [side.records[row] for row in np.random.default_rng(seed).permutation(len(side))[:SHOWN_ROWS]]
         lines = []
         for record, text in zip(records, self.data.texts(model, records), strict=True):
             source = record["source"]

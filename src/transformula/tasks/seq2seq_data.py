@@ -29,7 +29,7 @@ from ..errors import ConfigError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, Progress, sample_of
+from .base import IGNORED, Batch, Progress, evenly, sample_of
 from .writing import Writing, end_of
 
 
@@ -246,8 +246,7 @@ class Seq2SeqData:
     def generated_rows(self) -> list[int]:
         """Validation rows for which targets are generated: evenly over all."""
         count = len(self.validation)
-        most = count if self.settings.written is None else min(count, self.settings.written)
-        return [place * count // most for place in range(most)]
+        return evenly(count, count if self.settings.written is None else self.settings.written)
 
     def texts(self, model: Any, records: Sequence[Record], progress: Progress | None = None) -> list[str]:
         """What a model writes for rows, greedily."""

@@ -29,7 +29,7 @@ from .base import Batch, Progress, Scores, Trained
 from .cut_rows import is_cut, noted, notes_of
 from .predictor import Answer
 from .row_predictor import RowEncoder
-from .rows import SHOWN, RowReader, RowTask, predicted_by, row_report, rows_to_score
+from .rows import SHOWN_ROWS, RowReader, RowTask, predicted_by, row_report, rows_to_score
 from .scores.report import ScoreReport, standing_above
 from .verb import Verb
 from .writing import load_predictor
@@ -262,7 +262,7 @@ class VectorTask(RowTask):
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with what the model says of their sides."""
         records = self.data.source.validation
-        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
+        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN_ROWS]]
         answers = similarity_answers(similarities_of([model], self.data.kind, some), some, self.reader.other)
         return "\n".join(f"{best.text:<16} {short_row(record)}" for best, record in zip(answers, some, strict=True))
 
