@@ -61,7 +61,6 @@ class TextTask(Task):
         """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`, as for `mask`; rows
         that are `continued` go on from step to step."""
         vocab, context = numbers.get("vocab"), int(numbers.get("context") or CONTEXT)
-        self.data: Any
         self.windows: Any
         size = None if vocab is None else int(vocab)
         self.data = data = data_of(settings, size, extra, mask)
@@ -81,8 +80,7 @@ class TextTask(Task):
         return int(self.windows.steps(epochs))
 
     def preview(self) -> Preview:
-        shown: Preview = self.data.preview()
-        return shown
+        return self.data.preview()
 
     def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
