@@ -48,7 +48,7 @@ def test_the_label_is_the_column_with_fewer_values(reviews: Path) -> None:
 def test_columns_that_nothing_names(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("one,two,three\na,b,c\n")
-    with pytest.raises(ConfigError, match="say which is the text"):
+    with pytest.raises(ConfigError, match="say which holds the text"):
         made(path)
 
 
@@ -140,7 +140,7 @@ def test_an_evaluation_names_the_columns_of_other_rows(
     capsys.readouterr()
     typed = ["evaluate", str(run), "--data", str(other), "--json"]
     assert main(typed) == 2
-    assert "other.tsv have the columns stars, id, review, by: say which is the label" in capsys.readouterr().out
+    assert "other.tsv have the columns stars, id, review, by: say which holds the label" in capsys.readouterr().out
     assert main([*typed, "--text", "review", "--label", "stars"]) == 0
     assert set(json.loads(capsys.readouterr().out)["scores"]) == {"accuracy", "macro F1"}
     assert main(["evaluate", str(run), "--text", "review"]) == 2

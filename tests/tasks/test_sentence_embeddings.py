@@ -117,7 +117,7 @@ def test_data_that_teaches_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"rows.tsv:2.* expected a number"):
         made(path)
     path.write_text("one\ttwo\tthree\n" + "a\tb\tc\n" * 20)
-    with pytest.raises(ConfigError, match="say which is the text"):
+    with pytest.raises(ConfigError, match="say which holds the text"):
         made(path)
 
 

@@ -174,6 +174,16 @@ class Records:
     def notes(self) -> list[str]:
         return [*self._of_tables, *(note for part in self._parts for note in part.origin.notes)]
 
+    def read_all(self, key: str, notes: list[str], what: str = "rows") -> list[Record]:
+        """All records at once, of which the setting `key` says the source; `notes` takes what a person is told of them.
+        Raises DataError where there are none."""
+        rows = list(self)
+        if not rows:
+            raise DataError(f"holds no {what}; expected some for `{key}`", path=self.name)
+        notes += [f"{key}: {self.tally}"] if self._empty == "drop" and self.tally.empty else []
+        notes += self.notes
+        return rows
+
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
         for part in self._parts:
@@ -408,3 +418,14 @@ def listed(source: object) -> str:
 def in_words(source: object, columns: Sequence[str]) -> str:
     """The columns of a source, for a message."""
     return f"the rows of {listed(source)} have the columns {', '.join(columns)}"
+
+
+def unknown_column(key: str, source: object, columns: Sequence[str], example: str, what: str = "") -> ConfigError:
+    """The error where nothing says which column holds what the setting `key` names, `what` in words; with an example
+    of the option."""
+    what, option = what or key, key.replace("_", "-")
+    near = did_you_mean(nearest(what, columns))
+    return ConfigError(
+        f"{key}: {in_words(source, columns)}: say which holds the {what}, as in --{option} {example}"
+        f"{';' + near if near else ''}"
+    )

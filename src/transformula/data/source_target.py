@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .records import Record, columns_of, in_words, read_records
+from ..errors import DataError
+from .records import Record, columns_of, read_records, unknown_column
 from .settings import Named, RowSettings
 from .splits import SplitRows, read_split
 
@@ -56,11 +56,7 @@ def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, 
         elif len(names) == 2:
             chosen[key] = names[place] if other is None else next((n for n in names if n != other), names[place])
         else:
-            near = did_you_mean(nearest(key, names))
-            raise ConfigError(
-                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
-                f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
-            )
+            raise unknown_column(key, sources, names, names[min(place, len(names) - 1)])
     notes = {
         True: "the first row names the columns: source {source!r}, target {target!r}; if it is a row like the others,"
         " say --source 1 --target 2",

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import Field
 
-from ..data.records import Record, columns_of, in_words, read_records
+from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import KeptLabels, LabeledSettings, StratifiedSettings
 from ..data.splits import SplitRows
-from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..errors import DataError, InputError
 from .base import task
 from .class_weights import ClassWeights
 from .label_spelling import with_labels
@@ -76,12 +76,12 @@ class LabeledTexts(LabelReader):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
         records = read_records(sources, columns, kinds=kinds, like=settings.data, **settings.reading, empty="keep")
-        rows = [row for row in records if str(row["text"]).strip()]
+        whole = records.read_all(key, notes)
+        rows = [row for row in whole if str(row["text"]).strip()]
         if not rows:
-            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
-        notes += records.notes
-        if len(rows) < records.tally.kept:
-            notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
+            raise DataError(f"{key}: no row has a text; is it the right column?", path=records.name)
+        if len(rows) < len(whole):
+            notes.append(f"{key}: {len(whole) - len(rows):,} rows have no text and are left out")
         rows = [split_labels(row, settings.label_separator) for row in rows] if settings.several else rows
         return with_labels(rows, key, settings.several, notes)
 
@@ -135,9 +135,5 @@ def columns_for(sources: str | list[str], settings: ClassificationSettings) -> d
         label = others[0]
     for key, column in (("text", text), ("label", label)):
         if column is None:
-            near = did_you_mean(nearest(key, names))
-            raise ConfigError(
-                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
-                f" --{key} {names[0 if key == 'text' else -1]}{';' + near if near else ''}"
-            )
+            raise unknown_column(key, sources, names, names[0 if key == "text" else -1])
     return {"text": str(text), **second, "label": str(label)}

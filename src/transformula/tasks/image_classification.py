@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.pictures import PictureFile, with_channels
-from ..data.records import Record, columns_of, in_words, read_records
+from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import KeptLabels, StratifiedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
@@ -117,11 +117,7 @@ class LabeledPictures(LabelReader):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = picture_columns(sources, settings)
         records = read_records(sources, columns, images=["image"], **settings.reading, empty="keep")
-        rows = list(records)
-        if not rows:
-            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
-        notes += records.notes
-        return with_labels(rows, key, False, notes)
+        return with_labels(records.read_all(key, notes), key, False, notes)
 
     def shown(self, record: Record) -> tuple[str, list[str]]:
         """Where the picture lies: its file, or the row of the file that holds it."""
@@ -220,9 +216,6 @@ def picture_columns(sources: Any, settings: ImageSettings) -> dict[str, str | in
         others = [name for name in names if name not in chosen.values()]
         column = column or (others[0] if chosen and len(others) == 1 else None)
         if column is None:
-            raise ConfigError(
-                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
-                f" --{key} {names[0 if key == 'image' else -1]}"
-            )
+            raise unknown_column(key, sources, names, names[0 if key == "image" else -1])
         chosen[key] = column
     return chosen

@@ -24,7 +24,7 @@ from ..data.records import Record, read_records
 from ..data.settings import WholeRowSettings
 from ..data.source_target import columns
 from ..data.splits import SplitRows
-from ..errors import DataError, InputError
+from ..errors import InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
@@ -135,13 +135,8 @@ class CaptionedPictures(VectorReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         fields, note = columns(sources, settings)
-        records = read_records(sources, fields, images=["source"], **settings.reading)
-        rows = list(records)
-        if not rows:
-            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
-        notes += [f"{key}: {each}" for each in (note, records.tally.empty and str(records.tally)) if each]
-        notes += records.notes
-        return rows
+        notes += [f"{key}: {note}"] if note else []
+        return read_records(sources, fields, images=["source"], **settings.reading).read_all(key, notes)
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]

@@ -302,13 +302,7 @@ class Questions(RowReader):
         columns = columns_for(sources, settings)
         kinds = {name: kind for name, kind in (("answers", "list"), ("starts", "numbers")) if name in columns}
         records = read_records(sources, columns, kinds=kinds, optional=tuple(kinds), **settings.reading)
-        rows = [with_places(record) for record in records]
-        if not rows:
-            raise DataError(f"{key}: {records.name} holds no questions", path=records.name)
-        notes += records.notes
-        if records.tally.empty:
-            notes.append(f"{key}: {records.tally}")
-        return rows
+        return list(map(with_places, records.read_all(key, notes, "questions")))
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]

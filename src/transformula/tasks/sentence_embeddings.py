@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.records import Record, columns_of, in_words, read_records
+from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import WholeRowSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
@@ -136,15 +136,11 @@ class TextPairs(VectorReader):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = columns_for(sources, settings)
         kinds = {"score": "number"} if "score" in columns else {}
-        records = read_records(sources, columns, kinds=kinds, **settings.reading)
+        records = read_records(sources, columns, kinds=kinds, **settings.reading).read_all(key, notes)
         rows = [Record({"text": row["text"], "text_2": "", **row}, row.place, row.group) for row in records]
-        if not rows:
-            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         bad = next((row for row in rows if not math.isfinite(row.get("score", 0))), None)  # type: ignore[arg-type]
         if bad is not None:
             raise DataError(f"{bad.place}: the score is {bad['score']}; expected a finite number")
-        notes += [f"{key}: {records.tally}"] if records.tally.empty else []
-        notes += records.notes
         return rows
 
     def learn(
@@ -263,10 +259,7 @@ def columns_for(sources: Any, settings: EmbeddingSettings) -> dict[str, str]:
         if stated["text"] is None and len(names) in (1, 2):
             stated["text"], stated["text_2"] = [*names, None][:2]
         if stated["text"] is None:
-            raise ConfigError(
-                f"text: {in_words(sources, names)}: say which is the text, as in"
-                f" --text {names[0]}, and for pairs --text-2 and --score"
-            )
+            raise unknown_column("text", sources, names, f"{names[0]}, and for pairs --text-2 and --score")
     if stated["score"] is not None and stated["text_2"] is None:
         raise ConfigError("score: is of two texts; say which column is the second one: --text-2 NAME")
     return {field: str(column) for field, column in stated.items() if column is not None}

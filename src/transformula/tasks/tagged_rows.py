@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data.lines import BadRows
-from ..data.records import BadRecord, Record, columns_of, in_words, read_records
-from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..data.records import BadRecord, Record, columns_of, read_records, unknown_column
+from ..errors import DataError, InputError
 from .label_spelling import is_label
 
 TOKEN_COLUMNS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
@@ -65,10 +65,6 @@ def columns_for(sources: str | list[str], settings: Any) -> dict[str, str | int]
     for field, common in (("tokens", TOKEN_COLUMNS), ("tags", TAG_COLUMNS)):
         column = getattr(settings, f"{field}_column") or next((name for name in common if name in names), None)
         if column is None:
-            near = did_you_mean(nearest(field, names))
-            raise ConfigError(
-                f"{field}_column: {in_words(sources, names)}: say which holds the"
-                f" {field}, as in --{field}-column {names[0 if field == 'tokens' else -1]}{';' + near if near else ''}"
-            )
+            raise unknown_column(f"{field}_column", sources, names, names[0 if field == "tokens" else -1], field)
         columns[field] = column
     return columns

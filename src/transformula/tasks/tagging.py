@@ -266,8 +266,8 @@ class TaggedSentences(RowReader):
     def read(self, sources: Any, settings: TaggingSettings, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"tokens": "list", "tags": "list"}
         records = read_records(sources, columns, kinds=kinds, empty="keep", **settings.reading)
-        rows = []
-        for row in records:
+        rows, sentences = [], records.read_all(key, notes, "sentences")
+        for row in sentences:
             tokens, tags = len(tokens_of(row)), len(tags_of(row))
             if tokens != tags:
                 raise DataError(
@@ -276,10 +276,9 @@ class TaggedSentences(RowReader):
                 )
             rows += [with_stripped_tags(row, columns["tags"])] if tokens else []
         if not rows:
-            raise DataError(f"{key}: {records.name} holds no sentences", path=records.name)
-        notes += records.notes
-        if len(rows) < records.tally.kept:
-            notes.append(f"{key}: {records.tally.kept - len(rows):,} sentences have no tokens and are left out")
+            raise DataError(f"{key}: no sentence has tokens; is it the right column?", path=records.name)
+        if len(rows) < len(sentences):
+            notes.append(f"{key}: {len(sentences) - len(rows):,} sentences have no tokens and are left out")
         return rows
 
     def tokenizer(
