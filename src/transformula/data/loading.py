@@ -6,7 +6,6 @@ from ..errors import ConfigError
 from .prepare import prepare
 from .settings import DataSettings, TextSettings
 from .stream.prepared import prepared, prepared_folder
-from .stream.streamed import streamed
 from .token_data import TokenData
 
 
@@ -20,6 +19,8 @@ def data_of(
         if folder is not None:
             return prepared(settings, folder, vocab)
         if settings.stream:
+            from .stream.streamed import streamed  # what reads streams is loaded for one
+
             return streamed(settings, vocab)
     elif folder is not None:
         raise ConfigError(f"data: {folder} holds token shards, which only language modeling reads; name the text")

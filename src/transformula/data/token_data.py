@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError
 from ..tokenizers.base import Tokenizer
@@ -17,10 +17,11 @@ from ..tokenizers.texts import Texts
 from .corpus import Corpus
 from .preview import Preview, under
 from .splits import Split
-from .stream.batches import StreamedWindows
-from .stream.documents import StreamText
 from .tokens import Tokens
 from .windows import ContinuedWindows, WindowOrder, Windows
+
+if TYPE_CHECKING:
+    from .stream.documents import StreamText
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class TokenData:
         if self.texts and continued:
             raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
         if self.texts:
+            from .stream.batches import StreamedWindows  # what reads streams is loaded for one
+
             return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
         order = ContinuedWindows if continued else Windows
         return order(self.training, context, batch, accumulate, seed, f"the training text of {self.corpus.name}")
