@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,3 +87,33 @@ def test_a_key_in_its_earlier_spelling() -> None:
     assert with_current_keys({"optimiser": "adamw", "lr": 1}) == {"optimizer": "adamw", "lr": 1}
     with pytest.raises(ConfigError, match="optimizer now"):
         with_current_keys({"optimiser": "adamw", "optimizer": "muon"})
+
+
+ROOMS = """
+import gc, importlib, json, pkgutil, sys
+from transformula.registry import Registry, Statement
+import transformula
+for room in sys.argv[1:]:
+    for each in pkgutil.iter_modules(importlib.import_module(f"transformula.{room}").__path__, f"transformula.{room}."):
+        importlib.import_module(each.name)
+wrong = {
+    one.kind: sorted(set(one._known) ^ {each.name for each in one._statements if isinstance(each, Statement)})
+    for one in gc.get_objects()
+    if isinstance(one, Registry) and one.package and one.decorator
+}
+print(json.dumps(wrong))
+"""
+
+
+def test_what_the_files_state_is_what_they_register() -> None:
+    """Of every registry: a name that is registered in a way that is not read would not be known until its file is
+    imported for another reason."""
+    rooms = [
+        "training.optimizers", "model.hooks", "tokenizers", "data.sets", "data.formats", "tasks", "tasks.pipelines",
+        "comparison.engines", "comparison.gates", "interop.formats", "runs.recorders",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ROOMS, *rooms], check=True, capture_output=True, text=True
+    )
+    wrong = json.loads(done.stdout)
+    assert len(wrong) >= 15 and not any(wrong.values()), {kind: names for kind, names in wrong.items() if names}

@@ -82,6 +82,8 @@ class Registry(Generic[T]):
         if self.package is None:
             return found
         calls = re.compile(rf"^{re.escape(self.decorator)}(.*?\)[^\n]*)\n(?=@|def |class )", re.M | re.S)
+        # The same as a plain call, register("name")(function): of a function that stands elsewhere.
+        plain = re.compile(rf"^{re.escape(self.decorator[1:])}(.*\))\([\w.]+\)$", re.M)
         for each in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
             if each.ispkg:
                 continue
@@ -90,7 +92,8 @@ class Registry(Generic[T]):
             if not self.decorator or not file.is_file():
                 found.append(module)
                 continue
-            for rest in calls.findall(file.read_text(encoding="utf-8")):
+            text = file.read_text(encoding="utf-8")
+            for rest in [*calls.findall(text), *plain.findall(text)]:
                 call = ast.parse(f"register({rest}", mode="eval").body
                 match call:
                     case ast.Call(args=[ast.Constant(str(name)), *_], keywords=keywords):
