@@ -128,7 +128,9 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         numbers = of_data(task, plan.architecture)
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
-        architecture = plan.architecture if stands(numbers, plan.architecture) else check_model(text, numbers, plan.use)
+        architecture = plan.architecture
+        if not is_checked_with(numbers, architecture):
+            architecture = check_model(text, numbers, plan.use)
         plan.kind.check(architecture)  # once more, now that the numbers of the data are known
         check_widths(task, architecture)
         check_room(architecture, training, plan.data)
@@ -200,7 +202,7 @@ def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
     return numbers
 
 
-def stands(numbers: Mapping[str, int], architecture: Architecture) -> bool:
+def is_checked_with(numbers: Mapping[str, int], architecture: Architecture) -> bool:
     """Whether a model's text states these numbers already, so that it is checked with them."""
     stated = architecture.text.numbers
     return all(key in stated and architecture.numbers.get(key) == number for key, number in numbers.items())

@@ -119,7 +119,7 @@ class WindowOrder(ABC):
 
     @abstractmethod
     def steps(self, epochs: float) -> int:
-        """The least number of steps that sees each window so often. Raises ConfigError where it is not known."""
+        """The fewest steps that see each window `epochs` times. Raises ConfigError where it is not known."""
 
     @abstractmethod
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

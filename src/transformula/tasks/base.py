@@ -45,8 +45,6 @@ MIN_SAMPLE_ROWS = 16  # rows of a sample of a validation set, at least
 IGNORED = -100  # target of a position that does not count
 RESAMPLES = 200  # resamples of an evaluation on the way
 EVALUATION_COST = 0.5  # what a unit costs in an evaluation, of what it costs in training
-# What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
-WRITING_COST = 2.0
 
 
 def real(targets: Tensor) -> int:
@@ -170,12 +168,6 @@ def check_widths(task: Task, architecture: Architecture) -> None:
         formulas = ", or ".join(setting("output", formula) for formula in task.widths.values())
         here = f"the data has {min(task.widths)} classes, and the model's output is {width} numbers"
         raise InputError(f"{task.name}: {here}: {formulas}")
-
-
-def evenly(rows: int, most: int) -> list[int]:
-    """At most so many of the rows, evenly over all."""
-    count = min(rows, most)
-    return [place * rows // count for place in range(count)]
 
 
 def refuse_row_count(name: str, batch: int | None) -> None:

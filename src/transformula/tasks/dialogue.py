@@ -38,7 +38,7 @@ from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
 from ..structured import Malformed, load_yaml, parse_yaml
 from ..tokenizers.base import Tokenizer
-from .base import EVALUATION_COST, WRITING_COST, Progress, Scores, evenly, task
+from .base import EVALUATION_COST, Progress, Scores, task
 from .learned_parts import (
     PartlyLearned,
     PartsTask,
@@ -54,6 +54,7 @@ from .replies import Prompt, Reply, Replying, apart
 from .scores.report import standing
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
+from .writing import WRITING_COST, evenly
 
 VERSION = 1  # of how messages become tokens
 TEMPLATE = {role: f"{role}\n" for role in ("system", "user", REPLIES, "tool", TOOLS)}

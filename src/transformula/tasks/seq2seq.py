@@ -29,7 +29,6 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import (
     EVALUATION_COST,
-    WRITING_COST,
     Batch,
     Progress,
     Scores,
@@ -47,7 +46,7 @@ from .scores.measured import Measured
 from .scores.report import Measure, ScoreReport, score_report, standing_above
 from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .verb import Verb
-from .writing import Writing
+from .writing import WRITING_COST, Writing
 
 MAX_EXAMPLE_CHARACTERS = 80  # characters of a source that stands in a command as an example, at most
 SHOWN_ROWS = 5  # rows for which targets are generated to be looked at

@@ -29,8 +29,8 @@ from ..errors import ConfigError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, Progress, evenly, sample_of
-from .writing import Writing, end_of
+from .base import IGNORED, Batch, Progress, sample_of
+from .writing import Writing, end_of, evenly
 
 
 class RowSource:

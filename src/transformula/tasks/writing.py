@@ -37,6 +37,8 @@ from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
 PAIRS = "pairs.json"
 SOURCE = "source"  # the folder of the source's own tokenizer, where it has one
 AT_ONCE = 512  # sources that are looked up together: the search puts these into batches by length
+# What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
+WRITING_COST = 2.0
 
 
 @dataclass(frozen=True)
@@ -337,6 +339,12 @@ class Writing(Predictor):
             ) from None
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
+
+
+def evenly(rows: int, most: int) -> list[int]:
+    """The places of at most so many of the rows, evenly over all: those for which a text is generated."""
+    count = min(rows, most)
+    return [place * rows // count for place in range(count)]
 
 
 def end_of(tokenizer: Tokenizer) -> int:
