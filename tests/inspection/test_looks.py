@@ -145,19 +145,19 @@ def test_silencing_what_is_zero_changes_nothing(instead: str) -> None:
         for parameter in model.module.parameters():
             parameter.mul_(parameter.numel() > 1)
     look = ablate(model.module, losses_of(model, IDS, OTHER), [row_of()], instead=instead)
-    changes = {(each.role, each.layer): each for each in look.ablated}
+    changes = {(each.role, each.layer): each for each in look.places}
     for layer in (1, 2):
         assert changes["mlp", layer].change == 0 and changes["mlp", layer].interval == (0, 0)
         assert changes["attention", layer].change != 0
-    ordered = [each.change for each in look.ablated]
+    ordered = [each.change for each in look.places]
     assert ordered == sorted(ordered, reverse=True)
 
 
 def test_silencing_a_sublayer_is_a_model_without_it() -> None:
     model = model_of()
     look = ablate(model.module, losses_of(model, IDS), at=["layers.2"])
-    assert {each.role for each in look.ablated} == {"attention", "mlp"}
-    silenced = next(each for each in look.ablated if each.role == "mlp")
+    assert {each.role for each in look.places} == {"attention", "mlp"}
+    silenced = next(each for each in look.places if each.role == "mlp")
     with torch.no_grad():
         for parameter in model.module.layers["2"].mlp.parameters():
             parameter.zero_()
@@ -169,9 +169,9 @@ def test_a_mean_is_that_of_each_channel() -> None:
     """A sublayer that yields the same at each position is its own mean."""
     model = model_of("x = x + vector(1) * norm(x) + linear(norm(x) - norm(x), width)")
     look = ablate(model.module, losses_of(model, IDS), [row_of()], instead="mean", at=["layers.1.linear.output"])
-    assert [each.change for each in look.ablated] == [pytest.approx(0, abs=1e-6)]
+    assert [each.change for each in look.places] == [pytest.approx(0, abs=1e-6)]
     zero = ablate(model.module, losses_of(model, IDS), at=["layers.1.linear.output"])
-    assert abs(zero.ablated[0].change) > 1e-4
+    assert abs(zero.places[0].change) > 1e-4
 
 
 @pytest.mark.parametrize("name", ["hyper-connections", pytest.param("vaswani", marks=pytest.mark.slow), "x = norm(x)"])
@@ -184,8 +184,8 @@ def test_every_edge_can_be_silenced(name: str) -> None:
             return [float(module(**given)[0, :, 0].mean())], [1.0]
 
     look = ablate(model.module, losses, every_edge=True)
-    assert len(look.ablated) > 0 and all(math.isfinite(each.change) for each in look.ablated)
-    assert any(each.change for each in look.ablated)
+    assert len(look.places) > 0 and all(math.isfinite(each.change) for each in look.places)
+    assert any(each.change for each in look.places)
     if name == "x = norm(x)":
         with pytest.raises(InputError, match="no sublayer"):
             ablate(model.module, losses)

@@ -51,5 +51,5 @@ def test_every_look(name: str) -> None:
             return [float(loss_of(module(**row)))], [1.0]
 
     if candidates(model.architecture):
-        silenced = ablate(model, losses, [row], instead="mean").ablated
+        silenced = ablate(model, losses, [row], instead="mean").places
         assert all(math.isfinite(each.change) for each in silenced) and any(each.change for each in silenced)

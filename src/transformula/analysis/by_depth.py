@@ -42,6 +42,24 @@ class ByDepth:
     writes: dict[str, list[SublayerWrite | None]]
     coefficients: dict[str, list[str | None]]
 
+    def places_of_streams(self) -> dict[str, None]:
+        """All places of streams, each once."""
+        return dict.fromkeys(place for places in self.streams.values() for place in places if place is not None)
+
+    def edges_of_writes(self) -> dict[str, None]:
+        """All edges at which something is added, each once."""
+        return dict.fromkeys(edge for row in self.writes.values() for write in filter(None, row) for edge in write)
+
+
+def name_in_stack(stack: str, name: str) -> str:
+    """A name, behind that of its stack where there are several."""
+    return f"{stack}.{name}" if stack else name
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """The ratio of two numbers of a layer; None where one of them is not known, or the whole is 0."""
+    return part / whole if part is not None and whole else None
+
 
 def by_depth(architecture: Architecture) -> list[ByDepth]:
     """For each stack of a model, in order."""

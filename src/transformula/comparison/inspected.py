@@ -30,7 +30,7 @@ def inspect_trained(task: Task, module: Any, rows: int) -> dict[str, Any]:
     seen: dict[str, Any] = {"rows": rows, "notes": []}
     try:
         losses, count = validation_losses(task, rows)
-        seen |= {"silenced": by_layer(ablate(module, losses, count=count).ablated), "rows": count}
+        seen |= {"silenced": by_layer(ablate(module, losses, count=count).places), "rows": count}
     except TransformulaError as error:
         seen["notes"].append(str(error))
     try:
@@ -43,13 +43,11 @@ def inspect_trained(task: Task, module: Any, rows: int) -> dict[str, Any]:
 
 def by_layer(ablated: Sequence[Ablated]) -> dict[str, list[float | None]]:
     """Sublayer -> the change of the loss in each layer; of two places of one sublayer in a layer the larger."""
-    from ..inspection.ablation import name_of
-
     layered = [each for each in ablated if each.layer]
     deepest = max((each.layer for each in layered), default=0)
     changes: dict[str, list[float | None]] = {}
     for each in layered:
-        row = changes.setdefault(name_of(each), [None] * deepest)
+        row = changes.setdefault(each.name, [None] * deepest)
         known = row[each.layer - 1]
         row[each.layer - 1] = each.change if known is None else max(known, each.change)
     return dict(sorted(changes.items()))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -22,14 +21,15 @@ from ..figure import INK, MUTED, SERIES
 from ..language.graph import Architecture
 from ..model.transformer import Transformer
 from ..model.watched import Watch, watched
-from ..tasks.base import Task, sample_of
+from ..tasks.base import Task
 from ..tasks.parts import part_scores
 from .places import Row, recorder, unknown_place, within
+from .rows import on_rows
 from .shown import Shown, cell, draw_by_depth, new_panels
 
 INSTEAD = ("zero", "mean")
 PARTS = 16  # of the validation rows, by whose differences the intervals are made
-SHOWN = 40  # edges in a picture
+MAX_DRAWN_EDGES = 40
 Losses = tuple[Sequence[float], Sequence[float]]
 """The loss on each part of some rows, and how much each part counts."""
 
@@ -47,9 +47,16 @@ class Ablated:
     role: str
     stack: str
     layer: int
-    loss: float
-    change: float
-    interval: tuple[float, float] | None
+    loss: float = 0.0
+    change: float = 0.0
+    interval: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, name: str, place: GraphPlace, role: str = "") -> Ablated:
+        """A place before it is silenced. Its role is by default its name within its section: "attention.input"."""
+        section = f"layers.{place.layer}" if place.layer else place.where
+        within_section = place.name.removeprefix(f"{place.stack}.").removeprefix(f"{section}.")
+        return cls(name, role or within_section, place.stack, place.layer)
 
     @property
     def words(self) -> str:
@@ -58,8 +65,9 @@ class Ablated:
         return f"{self.role} of {where}" if self.layer and self.role != self.place else self.role
 
     @property
-    def data(self) -> dict[str, Any]:
-        return dict(vars(self))
+    def name(self) -> str:
+        """'encoder, attention': a role of one stack."""
+        return f"{self.stack}, {self.role}" if self.stack else self.role
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,23 +78,19 @@ class Ablation(Shown):
     """
 
     loss: float
-    ablated: Sequence[Ablated]
+    places: Sequence[Ablated]
     instead: str
     rows: int
     notes: Sequence[str] = ()
+    look = "ablate"
 
     @property
     def title(self) -> str:
         return f"change of the loss where a place yields {'0' if self.instead == 'zero' else 'its mean'}"
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"look": "ablate", "loss": self.loss, "instead": self.instead, "rows": self.rows,
-                "places": [each.data for each in self.ablated], "notes": list(self.notes)}  # fmt: skip
-
     def __repr__(self) -> str:
         rows = [["silenced", "place", "loss", "change", "95 % interval"]]
-        for each in self.ablated:
+        for each in self.places:
             interval = "-" if each.interval is None else f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}"
             rows.append([each.words, each.place, cell(each.loss, ".4f"), cell(each.change, "+.4f"), interval])
         last = f"{self.title}; of the whole model {self.loss:.4f} nats on {self.rows:,} rows"
@@ -101,11 +105,11 @@ class Ablation(Shown):
                 draw_by_depth(axes, f"{self.title}, nats", lines)
                 axes.axhline(0, color=MUTED, linewidth=0.8)
                 looks = dict(zip(lines, [line.get_color() for line in axes.lines], strict=False))
-                for each in self.ablated:
+                for each in self.places:
                     if each.interval is not None:
-                        axes.vlines(each.layer, *each.interval, color=looks[name_of(each)], linewidth=1)
+                        axes.vlines(each.layer, *each.interval, color=looks[each.name], linewidth=1)
             return figure
-        shown = self.ablated[:SHOWN]
+        shown = self.places[:MAX_DRAWN_EDGES]
         with new_panels([7.2], 1 + 0.22 * len(shown)) as (figure, (axes,)):
             for row, each in enumerate(shown):
                 axes.plot(each.change, row, "o", color=SERIES[0], markersize=4)
@@ -121,16 +125,11 @@ class Ablation(Shown):
     def by_role(self) -> dict[str, list[float | None]] | None:
         """Role -> the change in each layer; None where that is no picture: for places of one layer or of none, for many
         roles, and for two places of one role and layer."""
-        taken = {(name_of(each), each.layer): each.change for each in self.ablated}
-        deepest, roles = max(each.layer for each in self.ablated), sorted({name_of(each) for each in self.ablated})
-        layers = {each.layer for each in self.ablated}
-        if len(taken) < len(self.ablated) or 0 in layers or len(layers) == 1 or len(roles) > len(SERIES):
+        changes = {(each.name, each.layer): each.change for each in self.places}
+        roles, layers = sorted({each.name for each in self.places}), {each.layer for each in self.places}
+        if len(changes) < len(self.places) or 0 in layers or len(layers) == 1 or len(roles) > len(SERIES):
             return None
-        return {role: [taken.get((role, layer)) for layer in range(1, deepest + 1)] for role in roles}
-
-
-def name_of(each: Ablated) -> str:
-    return f"{each.stack}, {each.role}" if each.stack else each.role
+        return {role: [changes.get((role, layer)) for layer in range(1, max(layers) + 1)] for role in roles}
 
 
 def candidates(architecture: Architecture, at: Sequence[str] = (), every_edge: bool = False) -> list[Ablated]:
@@ -144,46 +143,32 @@ def candidates(architecture: Architecture, at: Sequence[str] = (), every_edge: b
     read = {each.name: each for each in edges(architecture)}
     named = {each.name: each for each in places(architecture)}
     if every_edge:
-        chosen = {name: (role_of(each), each) for name, each in read.items() if each.where == "layer"}
+        chosen = {name: Ablated.of(name, each) for name, each in read.items() if each.where == "layer"}
     else:
-        chosen = dict(sublayers(architecture, named, read))
+        chosen = {each.place: each for each in sublayers(architecture, named, read)}
     known = {**named, **read, **{other: each for each in named.values() for other in each.also}}
     for name in at:
         if not any(f"{place}.".startswith(f"{name}.") for place in chosen):
             if name not in known:
                 raise unknown_place(name, [*chosen, *known])
-            chosen[name] = (role_of(known[name]), known[name])
-    return [Ablated(name, role, place.stack, place.layer, 0.0, 0.0, None)
-            for name, (role, place) in chosen.items() if name in within([*chosen], at)]  # fmt: skip
-
-
-def role_of(place: GraphPlace) -> str:
-    """A place's name within its section: "attention.input"."""
-    section = f"layers.{place.layer}" if place.layer else place.where
-    return place.name.removeprefix(f"{place.stack}.").removeprefix(f"{section}.")
+            chosen[name] = Ablated.of(name, known[name])
+    return [chosen[name] for name in within([*chosen], at)]
 
 
 def sublayers(
     architecture: Architecture, named: Mapping[str, GraphPlace], read: Mapping[str, GraphPlace]
-) -> Iterator[tuple[str, tuple[str, GraphPlace]]]:
-    """The name of each sublayer's place, its role and the place: first those that are added to a stream."""
+) -> Iterator[Ablated]:
+    """Each sublayer: first those that are added to a stream."""
     branches: set[Any] = set()
     for stack in by_depth(architecture):
         for role, writes in stack.writes.items():
-            for write in writes:
-                if write is not None:
-                    branches |= behind(read[write.branch])
-                    yield write.branch, (role, read[write.branch])
+            for write in filter(None, writes):
+                branches |= behind(read[write.branch])
+                yield Ablated.of(write.branch, read[write.branch], role)
     for name, place in named.items():
-        call = place.value.call
-        if (
-            place.layer
-            and place.op == "call"
-            and call is not None
-            and call.word.sublayer
-            and place.value not in branches
-        ):
-            yield name, (call.role, place)
+        call = place.value.call if place.layer and place.op == "call" else None
+        if call is not None and call.word.sublayer and place.value not in branches:
+            yield Ablated.of(name, place, call.role)
 
 
 def behind(branch: GraphPlace) -> set[Any]:
@@ -220,20 +205,19 @@ def ablate(
     """
     if instead not in INSTEAD:
         raise UnknownName("replacement", instead, INSTEAD)
-    places_ = candidates(model.architecture, at, every_edge)
-    if not places_:
+    chosen = candidates(model.architecture, at, every_edge)
+    if not chosen:
         raise InputError("the layers of this model have no sublayer to silence")
-    means = means_at(model, rows, [each.place for each in places_]) if instead == "mean" else {}
+    means = means_at(model, rows, [each.place for each in chosen]) if instead == "mean" else {}
     whole, weights = losses(model)
     base = float(np.average(whole, weights=weights))
     results = []
-    for number, each in enumerate(places_):
+    for number, each in enumerate(chosen):
         here, _ = losses(watched(model, {each.place: silence(means.get(each.place))}))
-        changes = np.asarray(here) - np.asarray(whole)
-        change, interval = mean_and_interval(changes, weights)
-        results.append(Ablated(each.place, each.role, each.stack, each.layer, base + change, change, interval))
+        change, interval = mean_and_interval(np.asarray(here) - np.asarray(whole), weights)
+        results.append(replace(each, loss=base + change, change=change, interval=interval))
         if progress is not None:
-            progress(number + 1, len(places_))
+            progress(number + 1, len(chosen))
     results.sort(key=lambda each: -each.change if math.isfinite(each.change) else -math.inf)
     return Ablation(base, results, instead, len(whole) if count is None else count)
 
@@ -275,9 +259,7 @@ def mean_and_interval(values: np.ndarray, weights: Sequence[float]) -> tuple[flo
 def validation_losses(task: Task, rows: int) -> tuple[Callable[[nn.Module], Losses], int]:
     """The losses of a model on parts of a task's validation set, of at most so many rows: the same ones each time; and
     how many rows these are."""
-    part = copy.copy(task)
-    if part.validation_rows > rows:
-        part.keep_rows(sample_of(part.validation_rows, rows, 1))
+    part = on_rows(task, rows)
 
     def losses(model: nn.Module) -> Losses:
         with torch.no_grad():

@@ -80,10 +80,8 @@ class AttentionMaps(Shown):
     labels: Mapping[str, Sequence[str]]
     rows: int
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "attention maps"
+    look = "attention"
+    title = "attention maps"
 
     @property
     def data(self) -> dict[str, Any]:

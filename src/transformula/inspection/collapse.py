@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..analysis.by_depth import by_depth
-from ..cost.words import table
+from ..analysis.by_depth import by_depth, name_in_stack
 from ..errors import InputError
 from ..model.transformer import Transformer
 from .norms import Lists, norms
 from .places import Row, recorder
-from .shown import Shown, cell, draw_by_depth, new_panels
+from .shown import Shown, draw_by_depth, new_panels, table_by_depth
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,27 +35,16 @@ class TokenCollapse(Shown):
     coefficients: Lists
     rows: int
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "how alike tokens become with depth"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"look": "collapse", "rows": self.rows, "similarity": self.similarity, "rank": self.rank,
-                "updates": self.updates, "coefficients": self.coefficients, "notes": list(self.notes)}  # fmt: skip
+    look = "collapse"
+    title = "how alike tokens become with depth"
 
     def __repr__(self) -> str:
         head, columns = ["layer"], list[list[float | None]]()
         for name in self.similarity:
             head += [f"similarity {name}", "rank", "update"]
             columns += [self.similarity[name], self.rank[name], [None, *self.updates[name]]]
-        for name, values in self.coefficients.items():
-            head.append(name)
-            columns.append([None, *values])
-        depth = max(map(len, columns), default=0)
-        rows = [[str(n) if n else "in", *(cell(c[n] if n < len(c) else None) for c in columns)] for n in range(depth)]
-        return "\n".join([*table([head, *rows]), *self.notes])
+        columns += [[None, *values] for values in self.coefficients.values()]
+        return "\n".join([*table_by_depth([*head, *self.coefficients], columns), *self.notes])
 
     @cached_property
     def figure(self) -> Any:
@@ -75,8 +63,8 @@ def collapse(model: Transformer, rows: Sequence[Row]) -> TokenCollapse:
     changes; the learned coefficients. Of several stacks each name is led by its stack's. Raises InputError for rows of
     one position."""
     stacks = by_depth(model.architecture)
-    streams = {name_in(s.stack, name): places for s in stacks for name, places in s.streams.items()}
-    learned = {name_in(s.stack, name): places for s in stacks for name, places in s.coefficients.items()}
+    streams = {name_in_stack(s.stack, name): places for s in stacks for name, places in s.streams.items()}
+    learned = {name_in_stack(s.stack, name): places for s in stacks for name, places in s.coefficients.items()}
     record = recorder(model, {p for places in (*streams.values(), *learned.values()) for p in places if p})
     alike: dict[str, list[float]] = {}
     ranks: dict[str, list[float]] = {}
@@ -95,7 +83,7 @@ def collapse(model: Transformer, rows: Sequence[Row]) -> TokenCollapse:
         return [sum(of[p]) / len(of[p]) if p in of else None for p in map(str, places)]
 
     by_stack = norms(model, rows).stacks
-    updates = {name_in(s.stack, name): values for s in by_stack for name, values in s.updates.items()}
+    updates = {name_in_stack(s.stack, name): values for s in by_stack for name, values in s.updates.items()}
     return TokenCollapse(
         {name: means(alike, places) for name, places in streams.items()},
         {name: means(ranks, places) for name, places in streams.items()},
@@ -103,10 +91,6 @@ def collapse(model: Transformer, rows: Sequence[Row]) -> TokenCollapse:
         {name: [numbers.get(str(place)) for place in places] for name, places in learned.items()},
         len(rows),
     )
-
-
-def name_in(stack: str, name: str) -> str:
-    return f"{stack}.{name}" if stack else name
 
 
 def similarity(x: Tensor) -> float:

@@ -15,7 +15,6 @@ from ..analysis.by_depth import by_depth
 from ..analysis.places import prefix_of
 from ..cost.words import table
 from ..errors import InputError
-from ..figure import plain_log
 from ..language.graph import Architecture
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
@@ -39,15 +38,8 @@ class GradientsByDepth(Shown):
     others: dict[str, float]
     loss: float
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "gradients by depth"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"look": "gradients", "loss": self.loss, "layers": list(self.layers), "parameters": self.parameters,
-                "streams": self.streams, "others": self.others, "notes": list(self.notes)}  # fmt: skip
+    look = "gradients"
+    title = "gradients by depth"
 
     def __repr__(self) -> str:
         head = ["layer", *self.parameters, *(f"stream {name}" for name in self.streams)]
@@ -61,11 +53,8 @@ class GradientsByDepth(Shown):
     def figure(self) -> Any:
         """The norms over the layers, those of several stacks one after the other; logarithmic."""
         with new_panels([4.8, 4.4]) as (figure, (left, right)):
-            draw_by_depth(left, "gradient of each layer's parameters", self.parameters)
-            draw_by_depth(right, "gradient of the stream on leaving each layer", self.streams)
-            for axes in (left, right):
-                if any(line.get_ydata().max(initial=0) > 0 for line in axes.lines):
-                    plain_log(axes)
+            draw_by_depth(left, "gradient of each layer's parameters", self.parameters, log=True)
+            draw_by_depth(right, "gradient of the stream on leaving each layer", self.streams, log=True)
         return figure
 
 

@@ -25,9 +25,9 @@ from ..model.watched import Watch, watched
 from .places import Row
 from .shown import Shown, cell, draw_by_depth, draw_shades, new_panels
 
-TOP = 5  # tokens that are kept for each position
-SHOWN = 12  # positions in a table
-DRAWN = 24  # positions in a picture
+TOP_TOKENS = 5  # that are kept for each position
+TABLE_POSITIONS = 12  # of the first row, in a table
+DRAWN_POSITIONS = 24  # in a picture
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LensDepth:
     layer      after which it stops: "before" for none
     kl         KL(whole model || this), nats; agreement: share of positions whose first choice is the whole model's
     loss       of the targets, nats, where they are known
-    tokens     of the first row, for each position the TOP most probable ids and their probabilities
+    tokens     of the first row, for each position the TOP_TOKENS most probable ids and their probabilities
     """
 
     layer: str
@@ -46,52 +46,35 @@ class LensDepth:
     loss: float | None
     tokens: Sequence[Sequence[tuple[int, float]]] = field(repr=False)
 
-    @property
-    def data(self) -> dict[str, Any]:
-        keys = ("layer", "kl", "agreement", "loss")
-        return {**{key: getattr(self, key) for key in keys}, "tokens": [list(map(list, each)) for each in self.tokens]}
-
 
 @dataclass(frozen=True, repr=False)
 class Lens(Shown):
     """What `inspect(run, "lens")` returns.
 
     stack   the stack whose layers are skipped; depths: from none of its layers to all
-    pieces  an id as a person reads it
+    pieces  of all ids that are shown, as a person reads them
     inputs  the pieces of the first row, where the output has a position for each
     """
 
     stack: str
     depths: Sequence[LensDepth]
-    pieces: Callable[[int], str]
+    pieces: Mapping[int, str]
     inputs: Sequence[str] = ()
     rows: int = 1
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "what the model would say after each layer"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"look": "lens", "stack": self.stack, "rows": self.rows, "depths": [d.data for d in self.depths],
-                "inputs": list(self.inputs), "pieces": self.named, "notes": list(self.notes)}  # fmt: skip
-
-    @property
-    def named(self) -> dict[int, str]:
-        """The pieces of all ids that are shown."""
-        return {n: self.pieces(n) for n in sorted({n for d in self.depths for row in d.tokens for n, _ in row})}
+    look = "lens"
+    title = "what the model would say after each layer"
 
     def first_choices(self, most: int) -> list[tuple[str, list[tuple[str, float]]]]:
         """For each depth the first choice at the last `most` positions of the first row."""
-        return [(d.layer, [(self.pieces(row[0][0]), row[0][1]) for row in d.tokens[-most:]]) for d in self.depths]
+        return [(d.layer, [(self.pieces[row[0][0]], row[0][1]) for row in d.tokens[-most:]]) for d in self.depths]
 
     def __repr__(self) -> str:
         rows = [["after", "KL", "agreement", "loss"]]
         for each in self.depths:
             rows.append([each.layer, cell(each.kl), f"{each.agreement:.0%}", cell(each.loss, ".4f")])
         parts = table(rows)
-        choices = self.first_choices(SHOWN)
+        choices = self.first_choices(TABLE_POSITIONS)
         if choices:
             above = [["read", *self.inputs[-len(choices[0][1]) :]]] if self.inputs else []
             parts += ["", *table([*above, *([layer, *(piece for piece, _ in row)] for layer, row in choices)], 99)]
@@ -100,7 +83,7 @@ class Lens(Shown):
     @cached_property
     def figure(self) -> Any:
         """The first choices at each depth and position, darker for more probable ones, beside KL and loss by depth."""
-        choices = self.first_choices(DRAWN)
+        choices = self.first_choices(DRAWN_POSITIONS)
         count = len(choices[0][1])
         with new_panels([max(4.0, 0.55 * count), 3.6], max(3.0, 0.32 * len(choices) + 1)) as (figure, (left, right)):
             draw_shades(left, [[share for _, share in row] for _, row in choices])
@@ -152,7 +135,8 @@ def lens(
             nats = loss(twin) if loss is not None else next_loss(here, rows) if architecture.main.causal else None
             depths.append(compared(label, whole, here, nats))
     positions = len(depths[0].tokens)
-    return Lens(chosen.name, depths, pieces, inputs if len(inputs) == positions else (), len(rows))
+    shown = {number: pieces(number) for depth in depths for row in depth.tokens for number, _ in row}
+    return Lens(chosen.name, depths, shown, inputs if len(inputs) == positions else (), len(rows))
 
 
 def log_shares(output: Any) -> Tensor:
@@ -165,7 +149,7 @@ def compared(layer: str, whole: Sequence[Tensor], here: Sequence[Tensor], loss: 
     """The measures of one depth, whose outputs are `here`."""
     kl = torch.cat([(w.exp() * (w - h)).sum(-1) for w, h in zip(whole, here, strict=True)])
     same = torch.cat([w.argmax(-1) == h.argmax(-1) for w, h in zip(whole, here, strict=True)])
-    best = here[0].exp().topk(min(TOP, here[0].shape[-1]))
+    best = here[0].exp().topk(min(TOP_TOKENS, here[0].shape[-1]))
     tokens = [
         list(zip(ids, shares, strict=True))
         for ids, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -9,12 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ..analysis.by_depth import ByDepth, by_depth
-from ..cost.words import table
-from ..figure import plain_log
+from ..analysis.by_depth import ByDepth, by_depth, ratio
 from ..model.transformer import Transformer
 from .places import Row, recorder
-from .shown import Shown, cell, draw_by_depth, new_panels
+from .shown import Shown, draw_by_depth, new_panels, table_by_depth
 
 Lists = dict[str, list[float | None]]
 
@@ -34,10 +32,6 @@ class StackNorms:
     writes: Lists
     ratios: Lists
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in ("stack", "streams", "updates", "writes", "ratios")}
-
 
 @dataclass(frozen=True, repr=False)
 class NormsByDepth(Shown):
@@ -46,14 +40,8 @@ class NormsByDepth(Shown):
     stacks: Sequence[StackNorms]
     rows: int
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "norms by depth"
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"look": "norms", "rows": self.rows, "stacks": [s.data for s in self.stacks], "notes": list(self.notes)}
+    look = "norms"
+    title = "norms by depth"
 
     def __repr__(self) -> str:
         parts = []
@@ -66,9 +54,7 @@ class NormsByDepth(Shown):
             for role, values in stack.writes.items():
                 head += [f"RMS {role}", "ratio"]
                 columns += [[None, *values], [None, *stack.ratios[role]]]
-            depth = max(map(len, columns), default=0)
-            rows = [[str(layer) if layer else "in", *(cell(c[layer]) for c in columns)] for layer in range(depth)]
-            parts.append("\n".join(table([head, *rows], 1)))
+            parts.append("\n".join(table_by_depth(head, columns)))
         return "\n".join(["\n\n".join(parts), *self.notes])
 
     @cached_property
@@ -78,23 +64,16 @@ class NormsByDepth(Shown):
             for stack, left, right in zip(self.stacks, panels[::2], panels[1::2], strict=True):
                 name = f"{stack.stack}: " if stack.stack else ""
                 lines = {**stack.streams, **{role: [None, *values] for role, values in stack.writes.items()}}
-                draw_by_depth(left, f"{name}RMS of streams and of what is added", lines, first=0)
-                plain_log(left)
-                draw_by_depth(right, f"{name}RMS(write) / RMS(stream)", {**updates_of(stack), **stack.ratios})
+                draw_by_depth(left, f"{name}RMS of streams and of what is added", lines, first=0, log=True)
+                updates = {f"all of {stream}": values for stream, values in stack.updates.items()}
+                draw_by_depth(right, f"{name}RMS(write) / RMS(stream)", {**updates, **stack.ratios})
         return figure
-
-
-def updates_of(stack: StackNorms) -> Lists:
-    return {f"all of {name}": values for name, values in stack.updates.items()}
 
 
 def norms(model: Transformer, rows: Sequence[Row]) -> NormsByDepth:
     """Root mean squares of the streams and of each write, over some rows, and update ratios."""
     stacks = by_depth(model.architecture)
-    names = {name for stack in stacks for values in stack.streams.values() for name in values if name}
-    names |= {
-        name for stack in stacks for values in stack.writes.values() for write in values if write for name in write
-    }
+    names = [name for stack in stacks for name in (*stack.places_of_streams(), *stack.edges_of_writes())]
     record, squares, counts = recorder(model, names), dict[Any, float](), dict[Any, int]()
 
     def add(key: Any, tensor: Tensor) -> None:
@@ -116,10 +95,6 @@ def norms(model: Transformer, rows: Sequence[Row]) -> NormsByDepth:
 def steps(places: Sequence[str | None]) -> list[tuple[str, str]]:
     """A stream's places before and after each layer that has both."""
     return [(before, after) for before, after in zip(places, places[1:], strict=False) if before and after]
-
-
-def ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
 
 
 def of_stack(stack: ByDepth, size: Mapping[Any, float]) -> StackNorms:

@@ -26,7 +26,7 @@ from .lens import log_shares
 from .places import Row, recorder, within
 from .shown import Shown, draw_shades, new_panels
 
-SHOWN = 12  # positions in a table
+TABLE_POSITIONS = 12  # the last ones of a row, in a table
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class PatchedRole:
     def title(self) -> str:
         return f"{self.stack}, {self.role}" if self.stack else self.role
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return {"stack": self.stack, "role": self.role, "places": list(self.places), "labels": list(self.labels),
-                "recovered": [list(each) for each in self.recovered], "whole": list(self.whole)}  # fmt: skip
-
 
 @dataclass(frozen=True, repr=False)
 class Patching(Shown):
@@ -67,10 +62,8 @@ class Patching(Shown):
     clean: float
     corrupted: float
     notes: Sequence[str] = ()
-
-    @property
-    def title(self) -> str:
-        return "share of the clean answer that each place brings back"
+    look = "patch"
+    title = "share of the clean answer that each place brings back"
 
     @property
     def measure(self) -> str:
@@ -79,14 +72,13 @@ class Patching(Shown):
 
     @property
     def data(self) -> dict[str, Any]:
-        return {"look": "patch", "measure": self.measure, "clean": self.clean, "corrupted": self.corrupted,
-                "roles": [role.data for role in self.roles], "notes": list(self.notes)}  # fmt: skip
+        return {**super().data, "measure": self.measure}
 
     def __repr__(self) -> str:
         parts = []
         for role in self.roles:
-            head = [role.title, *role.labels[-SHOWN:], "all"]
-            values = [[*row[-SHOWN:], whole] for row, whole in zip(role.recovered, role.whole, strict=True)]
+            head = [role.title, *role.labels[-TABLE_POSITIONS:], "all"]
+            values = [[*row[-TABLE_POSITIONS:], whole] for row, whole in zip(role.recovered, role.whole, strict=True)]
             rows = [[place, *(f"{n:z.2f}" for n in row)] for place, row in zip(role.places, values, strict=True)]
             parts.append("\n".join([*table([head, *rows]), ""]))
         last = (

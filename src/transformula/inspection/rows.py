@@ -61,12 +61,17 @@ def apart(model: Transformer, inputs: Mapping[str, Tensor], lengths: Any) -> lis
     return rows
 
 
+def on_rows(task: Task, count: int) -> Task:
+    """A task with at most so many rows of its validation set, the same ones each time."""
+    part = copy.copy(task)
+    if part.validation_rows > count:
+        part.keep_rows(sample_of(part.validation_rows, count, 1))
+    return part
+
+
 def validation_rows(task: Task, model: Transformer, count: int) -> list[Row]:
     """Rows of a task's validation set, the same ones each time; of a task without rows those of its first batch."""
-    part = copy.copy(task)
-    whole = part.validation_rows
-    if whole > count:
-        part.keep_rows(sample_of(whole, count, 1))
+    part = on_rows(task, count)
     rows = rows_given_to(model, lambda: part.evaluate(model), count) if not model.carry else []
     return rows or rows_given_to(model, lambda: model(**task.batch(0).to(device_of(model)).given), count)
 

@@ -6,15 +6,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from html import escape
-from itertools import cycle
+from itertools import cycle, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..atomic_io import write_whole
+from ..cost.words import table
 from ..errors import InputError
-from ..figure import DASHES, SERIES, new_figure, png_of, svg_of
+from ..figure import DASHES, SERIES, new_figure, plain_log, png_of, svg_of
 from ..notebook import page
 
 DOCUMENT = """\
@@ -26,16 +28,23 @@ DOCUMENT = """\
 
 
 class Shown(ABC):
-    """Base of what `curves` and `inspect` return. `title` says in words what the picture shows."""
+    """Base of what `curves` and `inspect` return: dataclasses.
+
+    look   the name by which `inspect` knows it
+    title  what the picture shows, in words
+    """
+
+    look: ClassVar[str] = ""
 
     @property
     @abstractmethod
     def title(self) -> str: ...
 
     @property
-    @abstractmethod
     def data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """All of it as plain data: by default each field."""
+        fields: Any = self
+        return {"look": self.look, **asdict(fields)}
 
     @cached_property
     @abstractmethod
@@ -82,8 +91,14 @@ def new_panels(widths: Sequence[float], height: float = 3.4) -> Iterator[tuple[A
         yield figure, panels
 
 
-def draw_by_depth(axes: Any, title: str, lines: Mapping[str, Sequence[float | None]], first: int = 1) -> None:
-    """Lines over the layers, each with its color and dash; `first`: the layer of the first value."""
+def draw_by_depth(
+    axes: Any, title: str, lines: Mapping[str, Sequence[float | None]], first: int = 1, log: bool = False
+) -> None:
+    """Lines over the layers, each with its color and dash.
+
+    first  the layer of the first value
+    log    on a logarithmic axis, where there is anything above 0
+    """
     looks = zip(cycle(SERIES), cycle(DASHES), strict=False)
     for (name, values), (color, dash) in zip(lines.items(), looks, strict=False):
         heights = [math.nan if value is None else value for value in values]
@@ -94,6 +109,8 @@ def draw_by_depth(axes: Any, title: str, lines: Mapping[str, Sequence[float | No
     axes.set_title(title, fontsize=9, loc="left")
     if lines:
         axes.legend(frameon=False, fontsize=8)
+    if log and any(line.get_ydata().max(initial=0) > 0 for line in axes.lines):
+        plain_log(axes)
 
 
 def draw_shades(axes: Any, values: Any, extent: tuple[float, float, float, float] | None = None) -> None:
@@ -107,6 +124,15 @@ def draw_shades(axes: Any, values: Any, extent: tuple[float, float, float, float
     image = np.concatenate([colors[(values < 0).astype(int)], alpha[..., None]], -1)
     rows, columns = values.shape
     axes.imshow(image, extent=extent or (0, columns, rows, 0), interpolation="none", aspect="auto")
+
+
+def table_by_depth(head: Sequence[str], columns: Sequence[Sequence[float | None]], first: int = 0) -> list[str]:
+    """A table with a row for each layer; row 0 is what enters layer 1.
+
+    first  the layer of the first values
+    """
+    rows = [[str(layer) if layer else "in", *map(cell, row)] for layer, row in enumerate(zip_longest(*columns), first)]
+    return table([head, *rows])
 
 
 def cell(value: float | None, form: str = ".3g") -> str:

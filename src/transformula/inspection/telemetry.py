@@ -8,12 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..cost.words import table
 from ..errors import CheckpointError
-from ..figure import plain_log
 from ..runs.folder import RunFolder
 from ..runs.log import is_number, read_log
-from .shown import Shown, cell, draw_by_depth, new_panels
+from .shown import Shown, draw_by_depth, new_panels, table_by_depth
 
 KINDS = ("streams", "updates", "writes", "coefficients", "spreads", "gradients")
 """What an event holds, each a mapping from names to lists by depth: `training/telemetry.py` says what they are."""
@@ -30,10 +28,7 @@ class RunTelemetry(Shown):
 
     folder: Path
     events: Sequence[Mapping[str, Any]]
-
-    @property
-    def title(self) -> str:
-        return "telemetry by depth"
+    title = "telemetry by depth"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -54,7 +49,7 @@ class RunTelemetry(Shown):
         middle = min(self.events, key=lambda event: abs(event["step"] - self.events[-1]["step"] / 2))
         return {f"step {event['step']:,}": event for event in (self.events[0], middle, self.events[-1])}
 
-    def shown(self) -> Iterator[tuple[str, str, dict[str, Sequence[float | None]]]]:
+    def tables(self) -> Iterator[tuple[str, str, dict[str, Sequence[float | None]]]]:
         """What each table and each panel holds: kind, title, and a list by depth for each chosen step."""
         for kind, words in TITLES.items():
             for name in self.names(kind):
@@ -62,26 +57,19 @@ class RunTelemetry(Shown):
                 yield kind, title, {step: event.get(kind, {}).get(name, ()) for step, event in self.chosen.items()}
 
     def __repr__(self) -> str:
-        return "\n\n".join("\n".join([title, *rows_of(kind, lists)]) for kind, title, lists in self.shown())
+        return "\n\n".join(
+            "\n".join([title, *table_by_depth(["layer", *lists], [*lists.values()], first_of(kind))])
+            for kind, title, lists in self.tables()
+        )
 
     @cached_property
     def figure(self) -> Any:
         """By depth, on logarithmic axes: the sizes of the streams, the update ratios, the gradients."""
-        shown = list(self.shown())
-        with new_panels([3.6] * len(shown)) as (figure, panels):
-            for axes, (kind, title, lists) in zip(panels, shown, strict=True):
-                draw_by_depth(axes, title, lists, first=first_of(kind))
-                if any(line.get_ydata().max(initial=0) > 0 for line in axes.lines):
-                    plain_log(axes)
+        tables = list(self.tables())
+        with new_panels([3.6] * len(tables)) as (figure, panels):
+            for axes, (kind, title, lists) in zip(panels, tables, strict=True):
+                draw_by_depth(axes, title, lists, first=first_of(kind), log=True)
         return figure
-
-
-def rows_of(kind: str, lists: Mapping[str, Sequence[float | None]]) -> list[str]:
-    """A table: a row for each layer, a column for each step."""
-    depth = max(map(len, lists.values()))
-    names = [str(number) if number else "in" for number in range(first_of(kind), first_of(kind) + depth)]
-    columns = [[cell(value) for value in values] + ["-"] * (depth - len(values)) for values in lists.values()]
-    return table([["layer", *lists], *([*row] for row in zip(names, *columns, strict=True))])
 
 
 def first_of(kind: str) -> int:

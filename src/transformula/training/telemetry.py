@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..analysis.by_depth import by_depth
+from ..analysis.by_depth import by_depth, name_in_stack, ratio
 from ..interop.weights import whole_tensors
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
@@ -69,7 +69,7 @@ class Telemetry:
         architecture, self.carry = model.architecture, model.carry
         self.stacks = by_depth(architecture)
         self.layers = {  # of each stack the modules of its layers; layers that share weights have one
-            named(stack.name, "layers"): [".".join(layer_path(architecture, section)) for section in stack.layers]
+            name_in_stack(stack.name, "layers"): [".".join(layer_path(architecture, layer)) for layer in stack.layers]
             for stack in architecture.stacks
         }
         self.streams: dict[str, list[tuple[str, int]]] = {}  # place -> the streams that it is one of, how deep
@@ -78,10 +78,8 @@ class Telemetry:
             for stream, places in stack.streams.items():
                 for depth, place in enumerate(places):
                     if place is not None:
-                        self.streams.setdefault(place, []).append((named(stack.stack, stream), depth))
-            names |= dict.fromkeys(
-                edge for row in stack.writes.values() for write in filter(None, row) for edge in write
-            )
+                        self.streams.setdefault(place, []).append((name_in_stack(stack.stack, stream), depth))
+            names |= stack.edges_of_writes()
             names |= dict.fromkeys(place for row in stack.coefficients.values() for place in filter(None, row))
         self.apart = weights.sharded is not None or any(one._compiled_call_impl is not None for one in modules)
         self.every *= APART if self.apart else 1
@@ -157,7 +155,7 @@ class Telemetry:
 
         for stack in self.stacks:
             for stream, places in stack.streams.items():
-                name = named(stack.stack, stream)
+                name = name_in_stack(stack.stack, stream)
                 sizes = [mean("rms", place) for place in places]
                 before = [next(filter(None, sizes[n::-1]), None) for n in range(len(sizes) - 1)]
                 add("streams", name, sizes)
@@ -165,9 +163,9 @@ class Telemetry:
                 add("updates", name, [ratio(*pair) for pair in zip(changes, before, strict=True)])
             for role, writes in stack.writes.items():
                 ends = [(mean("rms", w.branch), mean("rms", w.stream)) if w else (None, None) for w in writes]
-                add("writes", named(stack.stack, role), [ratio(*pair) for pair in ends])
+                add("writes", name_in_stack(stack.stack, role), [ratio(*pair) for pair in ends])
             for role, places in stack.coefficients.items():
-                name = named(stack.stack, role)
+                name = name_in_stack(stack.stack, role)
                 add("coefficients", name, [mean("mean", place) for place in places])
                 add("spreads", name, [mean("spread", place) for place in places])
         for name, layers in self.layers.items():
@@ -182,15 +180,6 @@ def norms_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for group in by_mesh(tensors.values()):
         norms |= zip((names[id(one)] for one in group), torch._foreach_norm(group), strict=True)
     return {name: norms[name] for name in tensors}
-
-
-def named(stack: str, name: str) -> str:
-    """A name, behind that of its stack where there are several."""
-    return f"{stack}.{name}" if stack else name
-
-
-def ratio(part: Number, whole: Number) -> Number:
-    return part / whole if part is not None and whole else None
 
 
 def rounded(number: Number) -> Number:
