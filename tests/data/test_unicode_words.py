@@ -76,7 +76,7 @@ def test_a_name_with_accents_of_their_own() -> None:
     assert words_of(decomposed) == decomposed.split("_")
     assert Spelling(lower="first").target("E\u0301cole") == " e\u0301cole"
     source = unicodedata.normalize("NFD", "def größe():\n    pass")
-    assert function_name([{"source": source}], []) == [unicodedata.normalize("NFD", "größe")]  # type: ignore[list-item]
+    assert function_name([], [{"source": source}]) == [unicodedata.normalize("NFD", "größe")]  # type: ignore[list-item]
 
 
 def test_columns_and_variants_are_named_in_any_script() -> None:

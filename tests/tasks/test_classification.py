@@ -19,7 +19,8 @@ from transformula.errors import ConfigError, DataError, InputError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
 from transformula.tasks.label_spelling import fold_label, spelling_notes
-from transformula.tasks.rows import RowTask, predicted_by
+from transformula.tasks.rows import RowTask
+from transformula.tasks.scores.baselines import predicted_by
 
 WORDS = {"good": "a fine film , I liked it", "bad": "a dull film , I left early"}
 

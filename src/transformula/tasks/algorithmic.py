@@ -293,7 +293,7 @@ class Recall(Algorithmic):
     """
 
     settings = RecallSettings
-    trivial = {"last value": lambda rows, learned: [str(row["source"])[-3] for row in rows], "constant": constant}
+    trivial = {"last value": lambda learned, rows: [str(row["source"])[-3] for row in rows], "constant": constant}
     alphabet = staticmethod(lambda settings: ascii_letters[: settings.symbols] + digits + "?")
 
     @classmethod

@@ -39,7 +39,7 @@ from .base import EVALUATION_COST, Progress, Scores, Trained, task
 from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
 from .predictor import Answer, Predictor, predictor
 from .scores.measured import Measured, mean_of
-from .scores.report import SHOWN_EXAMPLES, Example, ScoreReport, score_rows
+from .scores.report import SHOWN_EXAMPLES, Example, ScoreReport, best_and_worst, score_rows
 from .verb import Verb
 
 COLUMNS = {
@@ -327,12 +327,9 @@ Ask a language model which of some texts most probably follows a context: any de
             main.append(each[0].sentences)
             titled = each if len(parts) == 1 else [replace(one, name=f"{name}: {one.name}") for one in each]
             rows += score_rows(titled, {"chance": known})
-        order = np.argsort(-np.concatenate(main), kind="stable")
-        count = min(SHOWN_EXAMPLES, len(order) // 2)
-        best, worst = order[:count], order[::-1][:count]
         if cut:
             notes.append(f"of {cut:,} texts longer than the context ({choosing.context} tokens) the end alone was read")
-        highest, lowest = (examples_of(questions, scores, places.tolist()) for places in (best, worst))
+        highest, lowest = (examples_of(questions, scores, rows) for rows in best_and_worst(np.concatenate(main)))
         chosen = [
             one.shown(int(np.argmin([s.nats for s in each]))) for one, each in zip(questions, scores, strict=True)
         ]

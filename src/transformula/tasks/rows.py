@@ -27,7 +27,7 @@ from ..data.records import Record
 from ..data.settings import FileSettings, Named, TestedSettings
 from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import ConfigError, InputError, MissingExtra, setting
+from ..errors import ConfigError, InputError, setting
 from ..language.graph import Architecture
 from ..model.dataflow import reads_any_length
 from ..settings import Settings
@@ -36,13 +36,11 @@ from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, Train
 from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
+from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured
-from .scores.report import Example, ScoreReport, score_rows, standing_above
+from .scores.report import ScoreReport, score_report, standing_above
 from .scores.tables import ReportPart
 from .writing import load_predictor
-
-Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
-"""Training records, records -> predictions for the latter; None where it has nothing to go by."""
 
 Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
 """The best answers to records, and these -> what a report has beside the scores."""
@@ -105,51 +103,6 @@ class Side:
         rows, targets = [self.rows[n] for n in kept.tolist()], [self.targets[n] for n in kept.tolist()]
         owners = np.searchsorted(places, self.owners[kept])
         return type(self)([self.records[n] for n in places], rows, targets, self.lengths[kept], owners)
-
-
-def predicted_by(
-    baselines: Mapping[str, Baseline], learned: Sequence[Record], records: Sequence[Record], notes: list[str]
-) -> dict[str, Any]:
-    """What each of some baselines predicts, by name; without those that have nothing to go by, and those that need a
-    package that is not here, of which a note tells."""
-    predictions: dict[str, Any] = {}
-    for name, baseline in baselines.items() if learned else ():
-        try:
-            answers = baseline(learned, records)
-        except MissingExtra as error:
-            notes.append(f"the baseline {name} is left out: {error}")
-            continue
-        if answers is not None:
-            predictions[name] = answers
-    return predictions
-
-
-def row_report(
-    measured: Sequence[Measured],
-    baselines: Mapping[str, Sequence[float]],
-    answers: Sequence[Answer],
-    shown: Sequence[tuple[str, list[str]]],
-    how: str,
-    notes: Sequence[str],
-    parts: Sequence[ReportPart] = (),
-    confident: bool = False,
-) -> ScoreReport:
-    """Scores with their intervals and the baselines'; the rows that scored best and worst, the surest first, each as it
-    is `shown`, with its right answers, and with the answers' scores where these are probabilities (`confident`)."""
-    alone = measured[0].sentences
-    sure = np.array([answer.score for answer in answers])
-    places = np.lexsort((-sure, alone))
-    half = min(10, (len(places) + 1) // 2)
-
-    def example(place: int) -> Example:
-        source, references = shown[place]
-        confidence = answers[place].score if confident else None
-        return Example(place, float(alone[place]), answers[place].text, references, source, confidence)
-
-    best = [example(place) for place in np.lexsort((-sure, -alone))[:half].tolist()]
-    worst = [example(place) for place in places.tolist()[: min(10, len(places) - half)]]
-    rows = score_rows(measured, baselines)
-    return ScoreReport(rows, best, worst, how, notes, [answer.text for answer in answers], parts)
 
 
 class RowReader(ABC):
@@ -402,8 +355,8 @@ class RowTask(Task):
     def baselines(self) -> dict[str, float]:
         if self.beside is None:
             source = self.data.source
-            answers = predicted_by(self.trivial, source.training, source.validation, [])
-            self.beside = {name: self.measure(each, source.validation)[0].score for name, each in answers.items()}
+            predictions = predicted_by(self.trivial, source.training, source.validation, [])
+            self.beside = {name: self.measure(each, source.validation)[0].score for name, each in predictions.items()}
         return self.beside
 
     def verdict(self, scores: Mapping[str, float]) -> str:
@@ -432,21 +385,34 @@ class RowTask(Task):
         notes += cls.reader.unseen(kind, records, "the rows")
         inputs = [kind.input_of(record) for record in records]
         answers = [best[0] for best in kind.predict(trained.modules, inputs, kind.settings(), progress=progress)]
-        beside = {
-            name: [each.score for each in cls.measure(predictions, records)]
-            for name, predictions in predicted_by(cls.trivial, learned, records, notes).items()
-        }
+        baselines = predicted_by(cls.trivial if learned else {}, learned, records, notes)
         notes += notes_of(answers, "rows")
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
-        measured, parts = cls.measure(answers, records), [part(answers, records) for part in cls.parts]
-        shown = list(map(cls.reader.shown, records))
-        return row_report(measured, beside, answers, shown, together, notes, parts, cls.confident)
+        return score_report(
+            lambda predicted: cls.measure(predicted, records),
+            answers,
+            baselines,
+            shown_texts(cls.reader, records, answers),
+            together,
+            notes,
+            [part(answers, records) for part in cls.parts],
+            [answer.score for answer in answers],
+            cls.confident,
+        )
 
     def preview(self) -> Preview:
         return self.data.preview
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.data.described}
+
+
+def shown_texts(
+    reader: RowReader, records: Sequence[Record], answers: Sequence[Answer]
+) -> list[tuple[str, str, Sequence[str]]]:
+    """The source of each record, its answer and the right ones, for a report."""
+    shown = map(reader.shown, records)
+    return [(source, answer.text, right) for (source, right), answer in zip(shown, answers, strict=True)]
 
 
 def rows_to_score(

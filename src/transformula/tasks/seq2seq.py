@@ -9,7 +9,7 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +27,7 @@ from ..data.splits import SplitRows, find_overlap, short_row
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
+from ..plain import several
 from .base import (
     EVALUATION_COST,
     Batch,
@@ -41,9 +42,9 @@ from .base import (
 )
 from .chunked_loss import token_loss
 from .losses import target_scores
-from .scores.baselines import Baseline, texts_by
+from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured
-from .scores.report import Measure, ScoreReport, score_report, standing_above
+from .scores.report import ScoreReport, score_report, standing_above
 from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .verb import Verb
 from .writing import WRITING_COST, Writing
@@ -105,7 +106,7 @@ line out, in order; an empty line stays one. So it is for every model that write
     )
     sequences = None
     source: ClassVar[RowSource]
-    measure: Measure
+    measure: Callable[..., Iterable[Measured]]
     options: ClassVar[Any] = staticmethod(lambda options, references: (options, ""))
     scores: ClassVar[tuple[str, ...]]
     trivial: ClassVar[Mapping[str, Baseline]]
@@ -235,7 +236,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         if self.score == "loss":
             return {}
         records = [self.data.validation.records[row] for row in self.data.generated_rows]
-        texts, references = texts_by(self.trivial, records, self.data.training.records), references_of(records)
+        texts, references = predicted_by(self.trivial, self.data.training.records, records, []), references_of(records)
         return {name: next(iter(self.measure(written, references))).score for name, written in texts.items()}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
@@ -270,16 +271,18 @@ line out, in order; an empty line stays one. So it is for every model that write
         records, learned, notes = rows_to_score(cls, trained, data, given)
         known = {key: trained.recorded[key] for key in own_options(cls) if key in trained.recorded and key not in given}
         own = {key: getattr(chosen, key) for key in own_options(cls)} | known
-        own, note = cls.options(own, references_of(records))
+        references = references_of(records)
+        own, note = cls.options(own, references)
         notes += [note] if note else []
         writing, sources = Writing.load(trained.folder), [row["source"] for row in records]
-        written = writing.predict(trained.modules, sources, search, progress=progress)
+        answers = writing.predict(trained.modules, sources, search, progress=progress)
+        written = [best[0].text for best in answers]
+        shown = [text if isinstance(text, str) else row.place for text, row in zip(sources, records, strict=True)]
         return score_report(
-            partial(cls.measure, **own),
-            [answers[0].text for answers in written],
-            references_of(records),
-            texts_by(cls.trivial, records, learned),
-            [text if isinstance(text, str) else row.place for text, row in zip(sources, records, strict=True)],
+            lambda texts: cls.measure(texts, references, **own),
+            written,
+            predicted_by(cls.trivial, learned, records, notes),
+            list(zip(shown, written, map(several, references), strict=True)),
             how_of(search, writing.usual, len(trained.modules)),
             notes,
         )

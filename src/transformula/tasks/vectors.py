@@ -29,8 +29,9 @@ from .base import Batch, Progress, Scores, Trained
 from .cut_rows import is_cut, noted, notes_of
 from .predictor import Answer
 from .row_predictor import RowEncoder
-from .rows import SHOWN_ROWS, RowReader, RowTask, predicted_by, row_report, rows_to_score
-from .scores.report import ScoreReport, standing_above
+from .rows import SHOWN_ROWS, RowReader, RowTask, rows_to_score, shown_texts
+from .scores.baselines import predicted_by
+from .scores.report import ScoreReport, score_report, standing_above
 from .verb import Verb
 from .writing import load_predictor
 
@@ -274,13 +275,18 @@ class VectorTask(RowTask):
         records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
         kind: Any = load_predictor(trained.folder)
         similarity = similarities_of([trained.alone], kind, records, progress)
-        beside = {
-            name: [each.score for each in cls.measure(others, records)]
-            for name, others in predicted_by(cls.trivial, learned, records, notes).items()
-        }
+        baselines = predicted_by(cls.trivial if learned else {}, learned, records, notes)
         answers = similarity_answers(similarity, records, cls.reader.other)
-        shown = list(map(cls.reader.shown, records))
         pairs = [[answer] for answer in answers]
         cut = kind.cut(list(zip(*kind.sides(records), strict=True)))
         notes += notes_of([best for best, *_ in noted(pairs, cut, kind.most)], "rows")
-        return row_report(cls.measure(similarity, records), beside, answers, shown, "one model, by the cosine", notes)
+        return score_report(
+            lambda predicted: cls.measure(predicted, records),
+            similarity,
+            baselines,
+            shown_texts(cls.reader, records, answers),
+            "one model, by the cosine",
+            notes,
+            confidence=[answer.score for answer in answers],
+            confident=False,
+        )

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,14 @@ from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, texts
 from transformula.data.records import Record
 from transformula.errors import InputError
 from transformula.tasks.base import tasks
-from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word
+from transformula.tasks.scores.baselines import (
+    constant,
+    copied,
+    first_sentence,
+    function_name,
+    predicted_by,
+    word_by_word,
+)
 from transformula.tasks.scores.measured import bleu, chrf, exact_match, rouge
 from transformula.tasks.scores.report import ScoreReport, score_report
 
@@ -46,9 +54,18 @@ def test_scores_lie_between_0_and_100_and_order_does_not_matter(score) -> None:
     assert len(found) == len(PREDICTIONS)
 
 
+def report_of(
+    measure: Any, written: list[str], right: list[str], baselines: dict[str, list[str]], sources: list[str]
+) -> ScoreReport:
+    return score_report(
+        lambda texts: measure(texts, right), written, baselines,
+        [(source, text, [one]) for source, text, one in zip(sources, written, right, strict=True)],
+    )  # fmt: skip
+
+
 def test_the_best_and_the_worst() -> None:
     made, asked = texts(50)
-    found = score_report(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
+    found = report_of(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
     ranked = sorted(chrf(made, asked).sentences)
     assert [e.score for e in found.best] == ranked[::-1][:10] and [e.score for e in found.worst] == ranked[:10]
     for example in [*found.best, *found.worst]:
@@ -63,7 +80,7 @@ def test_the_best_and_the_worst() -> None:
 
 
 def matched(predictions: list[str], references: list[str], sources: list[str]) -> ScoreReport:
-    return score_report(tasks.get("copy").measure, predictions, references, {}, sources)
+    return report_of(tasks.get("copy").measure, predictions, references, {}, sources)
 
 
 def test_few_examples_are_shown_once_and_equal_ones_in_order() -> None:
@@ -79,27 +96,27 @@ def rows(sources: Sequence[str] = (), targets: Sequence[str] = ()) -> list[Recor
 
 
 def test_baselines() -> None:
-    assert copied(rows(["a", "b"]), []) == ["a", "b"]
-    assert first_sentence(rows(["It costs 3.5 euros! Dr. Who?\nNo.", "Dr. Who", ""]), []) == [
+    assert copied([], rows(["a", "b"])) == ["a", "b"]
+    assert first_sentence([], rows(["It costs 3.5 euros! Dr. Who?\nNo.", "Dr. Who", ""])) == [
         "It costs 3.5 euros!",
         "Dr.",
         "",
     ]
     two = rows(["x", "y"])
-    assert constant(two, rows(targets=["a b", "c", "c"])) == ["c", "c"]
-    assert constant(two[:1], rows(targets=["a dog", "a dog runs", "a cat runs fast", "x y z"])) == ["a dog runs"]
+    assert constant(rows(targets=["a b", "c", "c"]), two) == ["c", "c"]
+    assert constant(rows(targets=["a dog", "a dog runs", "a cat runs fast", "x y z"]), two[:1]) == ["a dog runs"]
     # what is there twice among thousands is no template
-    some = constant(two[:1], rows(targets=["odd"] * 2 + [f"a man number {i}" for i in range(1000)]))
+    some = constant(rows(targets=["odd"] * 2 + [f"a man number {i}" for i in range(1000)]), two[:1])
     assert some is not None and some[0].startswith("a man")
-    assert texts_by({"copy": copied, "constant": constant}, two, []) == {"copy": ["x", "y"]}
+    assert predicted_by({"copy": copied, "constant": constant}, [], two, []) == {"copy": ["x", "y"]}
 
 
 def test_word_by_word() -> None:
     sources = ["the cat sleeps", "the dog sleeps", "a very old cat", "the odd"]
     targets = ["die Katze schläft", "der Hund schläft", "eine Katze", "die seltsame"]
-    learnt = word_by_word(rows(["the cat  and the dog", "a cat", ""]), rows(sources, targets))
+    learnt = word_by_word(rows(sources, targets), rows(["the cat  and the dog", "a cat", ""]))
     assert learnt == ["die Katze  and die Hund", "a Katze", ""]
-    assert word_by_word(rows(["x y"]), []) is None
+    assert word_by_word([], rows(["x y"])) is None
 
 
 def test_the_name_of_a_function_in_words() -> None:
@@ -108,15 +125,15 @@ def test_the_name_of_a_function_in_words() -> None:
         "x = 1\n  async def parseHTTPHeader2(): 0",
         "def __init__(a):\n",
     ]
-    assert function_name(rows(sources), []) == ["read all lines", "parse http header 2", "init"]
-    assert function_name(rows(["def f(): 1", "class A: pass"]), []) is None
+    assert function_name([], rows(sources)) == ["read all lines", "parse http header 2", "init"]
+    assert function_name([], rows(["def f(): 1", "class A: pass"])) is None
 
 
 def test_a_report_has_baselines_intervals_and_signatures() -> None:
     made, asked = texts(40)
     measure = tasks.get("translation").measure
     beside = {"copy": asked[::-1], "constant": [asked[0]] * 40}
-    found = score_report(measure, made, asked, beside, made)
+    found = report_of(measure, made, asked, beside, made)
     assert list(found.data["scores"]) == ["BLEU", "BLEU lower-cased", "chrF2"] and found.data["examples"] == 40
     for name, score in json.loads(json.dumps(found.data["scores"])).items():
         assert score["interval"][0] < score["score"] < score["interval"][1] and score["level"] == 0.95
@@ -126,20 +143,20 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     assert first.split() == ["score", "95", "%", "interval", "copy", "constant"]
     assert second.startswith("BLEU ") and f"{bleu(made, asked).score:.1f}" in second and "40 examples" in rest
     assert "no result" not in repr(found)
-    assert score_report(measure, made, asked, beside, made).data == found.data
+    assert report_of(measure, made, asked, beside, made).data == found.data
 
 
 def test_answers_that_are_all_right_have_no_interval() -> None:
     """All resamples of 4 right answers are right, which says nothing of the fifth: no "100.0 to 100.0"."""
     (made, _), same = texts(4), tasks.get("translation").measure
-    found = score_report(same, made, made, {"copy": made}, made)
+    found = report_of(same, made, made, {"copy": made}, made)
     assert json.loads(json.dumps(found.data["scores"]["BLEU"]))["interval"] is None
     first = repr(found).splitlines()[1].split()
     assert first == ["BLEU", "100.0", "-", "100.0"] and "BLEU, BLEU lower-cased, chrF2: no interval" in repr(found)
 
 
 def test_a_report_says_what_is_no_result() -> None:
-    found = score_report(
+    found = report_of(
         tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]}, ["s"] * 2
     )
     assert "exact match is not above copy: no result" in repr(found)
@@ -147,7 +164,7 @@ def test_a_report_says_what_is_no_result() -> None:
 
 def test_each_kind_of_task_has_its_scores() -> None:
     def names(task: str) -> list[str]:
-        return [row.measured.name for row in score_report(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
+        return [row.measured.name for row in report_of(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
 
     assert names("summarization") == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names("captioning") == ["BLEU", "exact match"]
@@ -157,7 +174,8 @@ def test_each_kind_of_task_has_its_scores() -> None:
 def test_scores_load_no_torch() -> None:
     program = (
         "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.measured as b;"
-        "r.score_report(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
+        "r.score_report(lambda texts: [b.bleu(texts, ['a b'])], ['a b'], {}, [('s', 'a b', ['a b'])]);"
+        "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

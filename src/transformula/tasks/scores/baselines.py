@@ -13,29 +13,36 @@ from ...data.records import Record
 from ...data.source_target import texts_of
 from ...data.spelling import words_of
 from ...data.unicode_words import WORD
+from ...errors import MissingExtra
 from .measured import f1, shared_count, words
 
-Baseline = Callable[[Sequence[Record], Sequence[Record]], list[str] | None]
-"""Rows, and those of training (none where they are not known) -> what it writes for the former; None where it has
-nothing to go by."""
+Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
+"""Rows of training (none where they are not known), rows -> what it predicts for the latter; None where it has nothing
+to go by."""
 
 COMPARED_TEXTS = 200  # among these the most typical one is looked for
 
 
-def texts_by(
-    baselines: Mapping[str, Baseline], records: Sequence[Record], learned: Sequence[Record]
-) -> dict[str, list[str]]:
-    """What each of some baselines writes, by name, without those that have nothing to go by."""
-    texts = {name: baseline(records, learned) for name, baseline in baselines.items()}
-    return {name: written for name, written in texts.items() if written is not None}
+def predicted_by(
+    baselines: Mapping[str, Baseline], learned: Sequence[Record], records: Sequence[Record], notes: list[str]
+) -> dict[str, Any]:
+    """What each of some baselines predicts, by name; without those that have nothing to go by, and those that need a
+    package that is not here, of which a note tells."""
+    predictions: dict[str, Any] = {}
+    for name, baseline in baselines.items():
+        try:
+            predictions[name] = baseline(learned, records)
+        except MissingExtra as error:
+            notes.append(f"the baseline {name} is left out: {error}")
+    return {name: predicted for name, predicted in predictions.items() if predicted is not None}
 
 
-def copied(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
+def copied(learned: Sequence[Record], records: Sequence[Record]) -> list[str]:
     """The source as it is."""
     return texts_of(records, "source")
 
 
-def first_sentence(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
+def first_sentence(learned: Sequence[Record], records: Sequence[Record]) -> list[str]:
     """The first sentence of each source (lead-1)."""
     return list(map(first_sentence_of, texts_of(records, "source")))
 
@@ -46,7 +53,7 @@ def first_sentence_of(text: str) -> str:
     return re.split(r"(?<=[.!?؟।።])\s+|(?<=[。！？])\s*", text.strip())[0]
 
 
-def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
+def constant(learned: Sequence[Record], records: Sequence[Record]) -> list[str] | None:
     """One text for every example: the most frequent of the training targets. Where none is frequent (a hundredth of
     them, and at least two) it is the most typical one, that with the highest mean F1 of words with the others, among
     those that are looked at (`COMPARED_TEXTS`, evenly over the data)."""
@@ -62,7 +69,7 @@ def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] 
     return [text] * len(records)
 
 
-def word_by_word(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
+def word_by_word(learned: Sequence[Record], records: Sequence[Record]) -> list[str] | None:
     """Each word of a source as the word that stood most often in its place in training; a word never seen is copied. A
     word is what stands between spaces. Only pairs of equally many words teach, as only there places are the same."""
     if not learned:
@@ -77,7 +84,7 @@ def word_by_word(records: Sequence[Record], learned: Sequence[Record]) -> list[s
     return [" ".join(most_often.get(w, w) for w in source.split(" ")) for source in texts_of(records, "source")]
 
 
-def function_name(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
+def function_name(learned: Sequence[Record], records: Sequence[Record]) -> list[str] | None:
     """The name of the first function that each source defines in Python, in words: read_all_lines -> "read all lines".
     None where a source has no line that begins with `def`."""
     definition = regex.compile(rf"^\s*(?:async\s+)?def\s+({WORD.pattern})", regex.MULTILINE)

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from ...cost.words import table
-from .measured import Measured, Numbers, References, reference_lists
+from .measured import Measured, Numbers
 from .tables import ReportPart
 
-# Predictions and references (and options by name) -> scores, the main one first.
-Measure = Callable[..., Iterable[Measured]]
 LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
 AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB
 SHOWN_EXAMPLES = 10  # of the best ones, and of the worst
@@ -216,26 +214,42 @@ def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[fl
 
 
 def score_report(
-    measure: Measure,
-    predictions: Sequence[str],
-    references: References,
-    baselines: Mapping[str, Sequence[str]],
-    sources: Sequence[str],
+    measure: Callable[[Any], Iterable[Measured]],
+    predicted: Any,
+    baselines: Mapping[str, Any],
+    texts: Sequence[tuple[str, str, Sequence[str]]],
     search: str = "",
     notes: Sequence[str] = (),
+    parts: Sequence[ReportPart] = (),
+    confidence: Sequence[float] | None = None,
+    confident: bool = True,
 ) -> ScoreReport:
-    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}. No example is
-    both among the best and among the worst that are shown; equal ones are in the order of the data. Raises InputError,
-    MissingExtra."""
-    beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
-    rows = score_rows(measure(predictions, references), beside)
-    lists, alone = reference_lists(predictions, references), rows[0].measured.sentences
-    best = np.argsort(-alone, kind="stable")[: min(SHOWN_EXAMPLES, (len(lists) + 1) // 2)].tolist()
-    worst = [i for i in np.argsort(alone, kind="stable").tolist() if i not in best][:SHOWN_EXAMPLES]
-    highest, lowest = (
-        [Example(i, float(alone[i]), predictions[i], lists[i], sources[i]) for i in places] for places in (best, worst)
-    )
-    return ScoreReport(rows, highest, lowest, search, notes, predictions)
+    """Score what was predicted, and beside it what each baseline predicts. Raises InputError, MissingExtra.
+
+    measure     predictions -> scores, the main one first
+    texts       of each row its source, the prediction and the right answers
+    confidence  of each prediction; of equal examples the surest come first, else they are in the order of the data
+    confident   whether these are probabilities, which are shown
+    """
+    beside = {name: [each.score for each in measure(others)] for name, others in baselines.items()}
+    rows = score_rows(measure(predicted), beside)
+    scores = rows[0].measured.sentences
+
+    def example(place: int) -> Example:
+        source, prediction, references = texts[place]
+        sure = confidence[place] if confidence is not None and confident else None
+        return Example(place, float(scores[place]), prediction, list(references), source, sure)
+
+    best, worst = (list(map(example, places)) for places in best_and_worst(scores, confidence))
+    return ScoreReport(rows, best, worst, search, notes, [prediction for _, prediction, _ in texts], parts)
+
+
+def best_and_worst(scores: Numbers, confidence: Sequence[float] | None = None) -> tuple[list[int], list[int]]:
+    """The places of the examples that are shown, best and worst first, of equal ones the surest: none is in both."""
+    sure = np.zeros(len(scores)) if confidence is None else np.asarray(confidence)
+    best = np.lexsort((-sure, -scores))[: min(SHOWN_EXAMPLES, (len(scores) + 1) // 2)].tolist()
+    worst = [place for place in np.lexsort((-sure, scores)).tolist() if place not in best]
+    return best, worst[:SHOWN_EXAMPLES]
 
 
 def standing(score: float, baselines: Mapping[str, float]) -> str:
