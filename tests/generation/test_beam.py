@@ -47,11 +47,18 @@ def given_to(name: str) -> dict[str, Any]:
     return {"prompts": [[BEGIN]] * len(SOURCES), "inputs": {"source": SOURCES}}
 
 
-def logs_of(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], written: list[int]) -> torch.Tensor:
-    """log p (vocab,) of what comes next, from a whole pass over one sentence."""
-    given = {name: torch.tensor([ids]) for name, ids in inputs.items()}
+def logs_of_all(
+    model: Transformer, prompt: list[int], inputs: dict[str, list[int]], written: list[list[int]]
+) -> torch.Tensor:
+    """log p (texts, vocab) of what comes next, from a whole pass over texts of equal length for one sentence."""
+    given = {name: torch.tensor([ids] * len(written)) for name, ids in inputs.items()}
     with torch.no_grad():
-        return model(tokens=torch.tensor([prompt + written]), **given)[0, -1].log_softmax(-1)
+        return model(tokens=torch.tensor([prompt + text for text in written]), **given)[:, -1].log_softmax(-1)
+
+
+def logs_of(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], written: list[int]) -> torch.Tensor:
+    """The same (vocab,) of one text."""
+    return logs_of_all(model, prompt, inputs, [written])[0]
 
 
 def slow(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], **options: Any) -> list[Hypothesis]:
@@ -61,9 +68,9 @@ def slow(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], **
     ended: list[Hypothesis] = []
     for length in range(1, settings.max_length + 2):
         all_of_them = []
-        for total, written in beam:
-            logs = logs_of(model, prompt, inputs, written)
-            for token, log in enumerate(logs.tolist()):
+        logs = logs_of_all(model, prompt, inputs, [written for _, written in beam]).tolist() if beam else []
+        for (total, written), row in zip(beam, logs, strict=True):
+            for token, log in enumerate(row):
                 ends = token == END
                 n = settings.block_ngrams
                 if ends and len(written) < settings.min_length or not ends and len(written) == settings.max_length:
@@ -173,8 +180,9 @@ def everything(name: str, most: int) -> list[tuple[list[int], float]]:
     logs: dict[tuple[int, ...], list[float]] = {}
     found = []
     for length in range(most + 1):
-        for tokens in itertools.product([0, 1, 3], repeat=length):
-            logs[tokens] = logs_of(model, prompt, inputs, list(tokens)).tolist()
+        texts = list(itertools.product([0, 1, 3], repeat=length))
+        logs |= zip(texts, logs_of_all(model, prompt, inputs, [*map(list, texts)]).tolist(), strict=True)
+        for tokens in texts:
             total = sum(logs[tokens[:place]][token] for place, token in enumerate([*tokens, END]))
             found.append((list(tokens), total))
     assert len(found) == 121
