@@ -162,7 +162,8 @@ def links_lead_to_pictures(folder: Path) -> None:
         assert content.startswith(b"\x89PNG") if picture.suffix == ".png" else b"<svg" in content
 
 
-def test_pictures_of_an_earlier_report_go_and_those_of_others_stay(results, tmp_path):
+def test_pictures_of_an_earlier_report_go_and_those_of_others_stay(tmp_path):
+    results = fake_results(("pre-norm", "post-norm"), sizes=("only",), points=8)
     few = replace(results, verdicts=(), outcomes=(), variants=())
     drawn = write_report(results, tmp_path)[-1].name
     (tmp_path / "figures" / "mine.svg").write_text("mine")

@@ -19,7 +19,7 @@ from tests.generated.writer import models
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 
-EVERY_DAY = 50
+EVERY_DAY = 30
 SLOW = 6100
 """How many are drawn; some are drawn twice: of the slow set 5,000 differ."""
 COMPILED = 80
