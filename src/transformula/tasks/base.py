@@ -280,11 +280,15 @@ class Trained:
         )
         return [*([note] if self.lost else []), *self.told]
 
+    def check_alone(self) -> None:
+        """Raise InputError where there are several models."""
+        if len(self.modules) > 1:
+            raise InputError(f"{self.name}: models that write no target for a source are scored one by one")
+
     @property
     def alone(self) -> nn.Module:
         """The one model. Raises InputError where there are several."""
-        if len(self.modules) > 1:
-            raise InputError(f"{self.name}: models that write no target for a source are scored one by one")
+        self.check_alone()
         return self.modules[0]
 
     def settings_of(self, kind: type[Settings]) -> dict[str, Any]:

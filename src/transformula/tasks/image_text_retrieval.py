@@ -107,21 +107,6 @@ class ImageTextEmbedder(VectorPredictor):
         return torch.stack(vectors)
 
 
-class TextPictures(Side):
-    """Rows of texts, with the pictures of their records, which are read when a batch has them."""
-
-    def __init__(self, kind: ImageTextEmbedder, *given: Any) -> None:
-        super().__init__(*given)
-        self.kind = kind
-
-    def batch(self, places: Sequence[int]) -> Batch:
-        return self.kind.batch([self.records[p]["source"] for p in places], [self.rows[p] for p in places])
-
-    def part(self, places: np.ndarray) -> TextPictures:
-        records, rows, targets = ([each[n] for n in places] for each in (self.records, self.rows, self.targets))
-        return TextPictures(self.kind, records, rows, targets, self.lengths[places])
-
-
 class CaptionedPictures(VectorReader):
     """Records with the fields `source`, a picture, and `target`, a text."""
 
@@ -148,9 +133,14 @@ class CaptionedPictures(VectorReader):
     def texts(self, records: Sequence[Record]) -> list[str]:
         return [str(row["target"]) for row in records]
 
-    def side(self, kind: Any, records: Sequence[Record]) -> TextPictures:
-        rows, targets = kind.encode(self.texts(records)), [torch.tensor(0)] * len(records)
-        return TextPictures(kind, records, rows, targets, kind.lengths(rows))
+    def side(self, kind: Any, records: Sequence[Record]) -> Side:
+        """Rows of texts; the pictures of their records are read when a batch has them."""
+
+        def batch_of(some: Sequence[Record], texts: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
+            return kind.batch([record["source"] for record in some], texts)  # type: ignore[no-any-return]
+
+        rows = kind.encode(self.texts(records))
+        return Side(records, rows, [torch.tensor(0)] * len(records), kind.lengths(rows), batch_of=batch_of)
 
     def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
         different = len(set(self.texts(records)))

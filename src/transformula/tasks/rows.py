@@ -77,32 +77,39 @@ def positions_of(batch: Batch) -> int:
     return max(sizes, default=len(batch.targets))
 
 
+def batch_of_rows(records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
+    """What the model reads of some rows, and what it should say of each."""
+    inputs, lengths = collated(rows)
+    return Batch(inputs, padded(targets, IGNORED), lengths)
+
+
 class Side:
     """One split: its records, encoded, what the model should say of them, and the positions of each, (rows,).
 
-    owners  (rows,) the place of the record that a row is of, ascending; by default each record is one row
+    owners    (rows,) the place of the record that a row is of, ascending; by default each record is one row
+    batch_of  makes a batch of some rows, with the record of each
     """
 
     def __init__(
         self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor], lengths: np.ndarray,
-        owners: np.ndarray | None = None,
+        owners: np.ndarray | None = None, batch_of: Callable[..., Batch] = batch_of_rows,
     ) -> None:  # fmt: skip
         self.records, self.rows, self.targets, self.lengths = records, rows, targets, lengths
-        self.owners = np.arange(len(rows)) if owners is None else owners
+        self.owners, self.batch_of = np.arange(len(rows)) if owners is None else owners, batch_of
 
     def __len__(self) -> int:
         return len(self.records)
 
     def batch(self, places: Sequence[int]) -> Batch:
-        inputs, lengths = collated([self.rows[place] for place in places])
-        return Batch(inputs, padded([self.targets[place] for place in places], IGNORED), lengths)
+        records = [self.records[self.owners[place]] for place in places]
+        return self.batch_of(records, *([each[place] for place in places] for each in (self.rows, self.targets)))
 
     def part(self, places: np.ndarray) -> Side:
         """Some of the records, by their places, ascending."""
         kept = np.flatnonzero(np.isin(self.owners, places))
         rows, targets = [self.rows[n] for n in kept.tolist()], [self.targets[n] for n in kept.tolist()]
         owners = np.searchsorted(places, self.owners[kept])
-        return type(self)([self.records[n] for n in places], rows, targets, self.lengths[kept], owners)
+        return Side([self.records[n] for n in places], rows, targets, self.lengths[kept], owners, self.batch_of)
 
 
 class RowReader(ABC):
@@ -180,6 +187,14 @@ class RowReader(ABC):
         rows = kind.encode([kind.input_of(record) for record in records])
         return Side(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
 
+    def answers_to(
+        self, records: Sequence[Record], models: Sequence[Any], kind: Any, progress: Progress | None = None
+    ) -> tuple[Any, list[Answer]]:
+        """What models answer to records: as `measure` takes it, and the best answer to each."""
+        inputs = [kind.input_of(record) for record in records]
+        answers = [best[0] for best in kind.predict(models, inputs, kind.settings(), progress=progress)]
+        return answers, answers
+
 
 class RowData:
     """The data of a task, read and encoded.
@@ -253,6 +268,7 @@ class RowTask(Task):
     trivial    the baselines, by name
     parts      what a report has beside the scores, such as what is taken for what
     confident  whether the score of an answer is its probability
+    digits     of the main score, where it is said in words
     """
 
     unit = "tokens"
@@ -262,6 +278,7 @@ class RowTask(Task):
     trivial: ClassVar[Mapping[str, Baseline]] = {}
     parts: ClassVar[Sequence[Further]] = ()
     confident: ClassVar[bool] = False
+    digits: int = 1
 
     def __init__(
         self,
@@ -361,19 +378,19 @@ class RowTask(Task):
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'accuracy 81.2 on 872 validation rows: above TF-IDF (79.1) and most frequent label (50.9)'."""
-        name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
-        return f"{name} {value:.1f} on {rows:,} validation rows: {standing_above(value, self.baselines())}"
+        value, name = scores[self.score], f"{self.score.replace('_', ' ')} {scores[self.score]:.{self.digits}f}"
+        beside = standing_above(value, self.baselines(), self.digits)
+        return f"{name} on {len(self.data.source.validation):,} validation rows: {beside}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with the model's answers."""
-        records, kind = self.data.source.validation, self.predictor()
+        records = self.data.source.validation
         some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN_ROWS]]
-        answers = kind.predict([model], [kind.input_of(record) for record in some], kind.settings())
-        return "\n".join(f"{best[0].text:<16} {short_row(record)}" for record, best in zip(some, answers, strict=True))
+        _, answers = self.reader.answers_to(some, [model], self.predictor())
+        return "\n".join(f"{best.text:<16} {short_row(record)}" for record, best in zip(some, answers, strict=True))
 
-    def predictor(self) -> RowPredictor:
-        kind: RowPredictor = self.calibrated.get("kind", self.data.kind)
-        return kind
+    def predictor(self) -> Any:
+        return self.calibrated.get("kind", self.data.kind)
 
     @classmethod
     def report(
@@ -383,16 +400,16 @@ class RowTask(Task):
         records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
         kind: Any = load_predictor(trained.folder)
         notes += cls.reader.unseen(kind, records, "the rows")
-        inputs = [kind.input_of(record) for record in records]
-        answers = [best[0] for best in kind.predict(trained.modules, inputs, kind.settings(), progress=progress)]
+        predictions, answers = cls.reader.answers_to(records, trained.modules, kind, progress)
         baselines = predicted_by(cls.trivial if learned else {}, learned, records, notes)
         notes += notes_of(answers, "rows")
+        shown = map(cls.reader.shown, records)
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
         return score_report(
             lambda predicted: cls.measure(predicted, records),
-            answers,
+            predictions,
             baselines,
-            shown_texts(cls.reader, records, answers),
+            [(source, best.text, right) for (source, right), best in zip(shown, answers, strict=True)],
             together,
             notes,
             [part(answers, records) for part in cls.parts],
@@ -405,14 +422,6 @@ class RowTask(Task):
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.data.described}
-
-
-def shown_texts(
-    reader: RowReader, records: Sequence[Record], answers: Sequence[Answer]
-) -> list[tuple[str, str, Sequence[str]]]:
-    """The source of each record, its answer and the right ones, for a report."""
-    shown = map(reader.shown, records)
-    return [(source, answer.text, right) for (source, right), answer in zip(shown, answers, strict=True)]
 
 
 def rows_to_score(

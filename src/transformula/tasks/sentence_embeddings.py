@@ -113,14 +113,11 @@ def similarity_answer(cosine: float) -> list[Answer]:
     return [Similarity(f"{cosine:.4f}", cosine)]
 
 
-class PairSide(Side):
-    """Rows of pairs. A batch of n has 2 n texts: the first of each row, then the second, or the first again."""
-
-    def batch(self, places: Sequence[int]) -> Batch:
-        rows = [self.rows[place] for place in places]
-        texts = [{"tokens": row["tokens"]} for row in rows]
-        inputs, lengths = collated([*texts, *({"tokens": row.get("others", row["tokens"])} for row in rows)])
-        return Batch(inputs, torch.stack([self.targets[place] for place in places]), lengths)
+def batch_of_pairs(records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
+    """A batch of n rows has 2 n texts: the first of each row, then the second, or the first again."""
+    texts = [{"tokens": row["tokens"]} for row in rows]
+    inputs, lengths = collated([*texts, *({"tokens": row.get("others", row["tokens"])} for row in rows)])
+    return Batch(inputs, torch.stack(list(targets)), lengths)
 
 
 class TextPairs(VectorReader):
@@ -162,13 +159,14 @@ class TextPairs(VectorReader):
         low, high = kind.scale
         return torch.tensor((float(record["score"]) - low) / (high - low))  # type: ignore[arg-type]
 
-    def side(self, kind: Any, records: Sequence[Record]) -> PairSide:
+    def side(self, kind: Any, records: Sequence[Record]) -> Side:
         one, other = (kind.encode([str(record[name]) for record in records]) for name in self.compared)
         rows: list[EncodedRow] = []
         for text, second, record in zip(one, other, records, strict=True):
             both = {"tokens": text["tokens"], **({"others": second["tokens"]} if record["text_2"] else {})}
             rows.append(CutRow(both) if isinstance(text, CutRow) or isinstance(second, CutRow) else both)
-        return PairSide(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
+        targets = [self.target(kind, record) for record in records]
+        return Side(records, rows, targets, kind.lengths(rows), batch_of=batch_of_pairs)
 
     def about(self, kind: TextEmbedder, records: Sequence[Record]) -> dict[str, str]:
         if kind.scale and "score" in records[0]:
@@ -207,7 +205,7 @@ class SentenceEmbeddings(VectorTask):
         super().__init__(*given, **how)
         held = self.data.source.validation[0]
         if "score" in held:
-            self.score, self.measures = "spearman", ("loss", "spearman", "pearson")
+            self.score, self.measures, self.digits = "spearman", ("loss", "spearman", "pearson"), 3
         elif held["text_2"]:
             self.score, self.measures = "recall@1", ("loss", *self.measures[3:])
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,20 +20,17 @@ from torch.nn import functional as F
 
 from ..data.lines import lines_of
 from ..data.records import Record
-from ..data.splits import short_row
 from ..errors import DataError, InputError
 from ..generation.decoding import device_of
 from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
-from .cut_rows import is_cut, noted, notes_of
+from .cut_rows import is_cut, noted
 from .predictor import Answer
 from .row_predictor import RowEncoder
-from .rows import SHOWN_ROWS, RowReader, RowTask, rows_to_score, shown_texts
-from .scores.baselines import predicted_by
-from .scores.report import ScoreReport, score_report, standing_above
+from .rows import RowReader, RowTask
+from .scores.report import ScoreReport
 from .verb import Verb
-from .writing import load_predictor
 
 ROWS_AT_ONCE = 256  # inputs of a batch, and rows of a batch of an evaluation
 
@@ -190,6 +187,16 @@ class VectorReader(RowReader):
     def both(self, output: Any) -> tuple[Tensor, Tensor]:
         """The vectors of the two sides, (rows, width) each, from what the model gives for a batch."""
 
+    def answers_to(
+        self, records: Sequence[Record], models: Sequence[Any], kind: Any, progress: Progress | None = None
+    ) -> tuple[np.ndarray, list[Answer]]:
+        sides = kind.sides(records)
+        one, other = (kind.vectors(models, side, progress) for side in sides)
+        similarity = similarities(one, other, records)
+        answers = [[answer] for answer in similarity_answers(similarity, records, self.other)]
+        cut = kind.cut(list(zip(*sides, strict=True)))
+        return similarity, [best for best, *_ in noted(answers, cut, kind.most)]
+
 
 def is_searched(records: Sequence[Record]) -> bool:
     """Whether rows are scored by a search for their other side: where they have no score that similarities match."""
@@ -199,14 +206,6 @@ def is_searched(records: Sequence[Record]) -> bool:
 def similarities(one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
     """Cosines between vectors (rows, width) of both sides: (rows, rows) for a search, else (rows,)."""
     return (cosines(one, other) if is_searched(records) else F.cosine_similarity(one, other)).numpy()
-
-
-def similarities_of(
-    models: Sequence[Any], kind: VectorPredictor, records: Sequence[Record], progress: Progress | None = None
-) -> np.ndarray:
-    """Cosines between both sides of records, by a model."""
-    one, other = (kind.vectors(models, side, progress) for side in kind.sides(records))
-    return similarities(one, other, records)
 
 
 def similarity_answers(similarity: np.ndarray, records: Sequence[Record], field: str) -> list[Answer]:
@@ -252,41 +251,14 @@ class VectorTask(RowTask):
         return self.objective(model(**batch.given), batch)
 
     def verdict(self, scores: Mapping[str, float]) -> str:
-        """For instance 'spearman 0.712 on 500 validation rows: above TF-IDF (0.603)'."""
-        name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
         if self.score == "loss":
-            return f"loss {value:.3f} on {rows:,} validation rows, which have nothing that other scores need"
-        digits = 1 if is_searched(self.data.source.validation) else 3
-        beside = standing_above(value, self.baselines(), digits)
-        return f"{name} {value:.{digits}f} on {rows:,} validation rows: {beside}"
-
-    def sample(self, model: nn.Module, seed: int = 1) -> str:
-        """A few validation rows with what the model says of their sides."""
-        records = self.data.source.validation
-        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN_ROWS]]
-        answers = similarity_answers(similarities_of([model], self.data.kind, some), some, self.reader.other)
-        return "\n".join(f"{best.text:<16} {short_row(record)}" for best, record in zip(answers, some, strict=True))
+            rows = len(self.data.source.validation)
+            return f"loss {scores['loss']:.3f} on {rows:,} validation rows, which have nothing that other scores need"
+        return super().verdict(scores)
 
     @classmethod
     def report(
         cls, trained: Trained, data: Any, given: Mapping[str, Any], progress: Progress | None = None
     ) -> ScoreReport:
-        """Scores on the test rows of its run, or on the rows named."""
-        records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
-        kind: Any = load_predictor(trained.folder)
-        similarity = similarities_of([trained.alone], kind, records, progress)
-        baselines = predicted_by(cls.trivial if learned else {}, learned, records, notes)
-        answers = similarity_answers(similarity, records, cls.reader.other)
-        pairs = [[answer] for answer in answers]
-        cut = kind.cut(list(zip(*kind.sides(records), strict=True)))
-        notes += notes_of([best for best, *_ in noted(pairs, cut, kind.most)], "rows")
-        return score_report(
-            lambda predicted: cls.measure(predicted, records),
-            similarity,
-            baselines,
-            shown_texts(cls.reader, records, answers),
-            "one model, by the cosine",
-            notes,
-            confidence=[answer.score for answer in answers],
-            confident=False,
-        )
+        trained.check_alone()
+        return replace(super().report(trained, data, given, progress), search="one model, by the cosine")
