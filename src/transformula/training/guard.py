@@ -27,7 +27,6 @@ from ..plain import plain
 from ..runs.checkpoint import folder_of, load_checkpoint
 from ..structured import load_json
 from ..tasks.base import Batch
-from .diagnose import NOWHERE, first_not_finite
 from .disk import Disk
 from .gradients import whole_loss_of
 from .parallel.data_parallel import parts_of_rank
@@ -119,6 +118,8 @@ class Guard:
 
     def _place_of(self, shared: list[tuple[Batch, float]], release: bool) -> str:
         """Where a number that is not finite first appears: the step is made again, with its random state."""
+        from .diagnose import NOWHERE, first_not_finite
+
         state = self.state
         state.weights.clear()
         if release:

@@ -67,8 +67,7 @@ def equations_of(module: Any, found: Match) -> Equations:
     written = {one.name for row in equations.rows for one in refs(row.expression)}
     lost = sorted(shapes.keys() - written - set(zeros_of(found.model, shapes)))
     if lost:
-        brief = f"no place for {lost[0]}"
-        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it", brief=brief)
+        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it")
     return equations
 
 
