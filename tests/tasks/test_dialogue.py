@@ -257,7 +257,7 @@ def test_splits_keep_what_begins_alike_together(tmp_path, rows):
     task = task_of(str(path), split=0.3)
     sides = [{record["messages"][0]["content"] for record in side.records} for side in (task.training, task.validation)]
     assert all(sides) and not sides[0] & sides[1]
-    with pytest.raises(DataError, match="rows of the validation dialogues are also training rows"):
+    with pytest.raises(DataError, match="rows of the validation rows are also training rows"):
         task_of(rows, validation=rows)
     assert len(task_of(rows, validation=rows, overlap="keep").training.records) == 40
 

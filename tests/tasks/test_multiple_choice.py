@@ -45,7 +45,7 @@ def written(path, rows):
 
 def questions_of(path, **given):
     settings = TASK.settings.read(given)
-    return read_questions(read_rows(path, settings, []))
+    return read_questions(read_rows(path, settings, "data", []))
 
 
 def nats(model, context, text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,14 +17,10 @@ def read_source_target(settings: RowSettings, default: str, images: bool = False
     """Records with the fields `source` and `target`, and `references` where there are such: those that the settings
     name, or of the built-in set `default`; with `images` the source is a picture. Raises as `read_split` does, and
     ConfigError for columns that are not there."""
-
-    def read(sources: Named, key: str, notes: list[str]) -> list[Record]:
-        return read_rows(sources, settings, images, key, notes)
-
-    return read_split(settings, read, ("source", "target"), ("source",), default)
+    return read_split(settings, partial(read_rows, images=images), ("source", "target"), ("source",), default)
 
 
-def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
+def read_rows(sources: Named, settings: RowSettings, key: str, notes: list[str], images: bool) -> list[Record]:
     """The rows of some sources with the fields `source`, `target` and perhaps `references`; `key` names them in errors.
     What a person is told is added to `notes`."""
     assert sources is not None

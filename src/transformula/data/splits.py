@@ -32,7 +32,7 @@ from .lines import shown
 from .messages import said
 from .preview import working
 from .records import Record, Value, listed
-from .settings import FRACTION, Named, TestedSettings
+from .settings import FRACTION, Named, SourceSettings, TestedSettings
 
 T = TypeVar("T")
 
@@ -165,18 +165,19 @@ class SplitRows:
 
 
 def read_split(
-    settings: TestedSettings,
-    read: Callable[[Named, str, list[str]], Sequence[Record]],
+    settings: SourceSettings,
+    read: Callable[[Named, Any, str, list[str]], Sequence[Record]],
     compared: Sequence[str],
     together: Sequence[str],
     default: Named = None,
     labels: Callable[[Record], Sequence[str]] | None = None,
 ) -> SplitRows:
-    """The rows that the settings name, or of the built-in set `default`, split and checked for overlap.
+    """The rows that the settings name, or of the built-in set `default`, split and checked for overlap. Where they name
+    none there are no training rows.
 
-    read      the rows of some sources; the key that names them, for errors; notes that it may add to
-    compared  the fields by which an evaluation row is also a training row
-    together  fields that keep rows on one side of a split where they are equal
+    read      the rows of some sources, by the settings; the key that names them, for errors; notes that it may add to
+    compared  the fields by which an evaluation row is also a training row; none: all
+    together  fields that keep rows on one side of a split where they are equal; see `split_records` for none
     labels    those of a row, by which a split is stratified; None: it is not
 
     Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none.
@@ -185,12 +186,14 @@ def read_split(
     notes: list[str] = []
     held: dict[str, Sequence[Record]] = {}
     with working("reading the data"):
-        training = read(data, "data", notes)
+        training = [] if data is None else read(data, settings, "data", notes)
         whole = len(training)
-        named = {"validation": settings.validation, "test": settings.test}
+        named = {"validation": settings.validation}
+        if isinstance(settings, TestedSettings):
+            named["test"] = settings.test
         for name, sources in named.items():
             if sources is not None:
-                held[name] = read(sources, name, notes)
+                held[name] = read(sources, settings, name, notes)
         # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
         for seed, name in enumerate(named if "validation" not in held else (), 1):
             if name not in held:

@@ -28,11 +28,10 @@ from torch import nn
 from ..data.conversations import REPLIES, is_reply, messages_in, read_conversations
 from ..data.lines import shown
 from ..data.messages import TOOLS, Message, beside_text, said
-from ..data.preview import Preview, lengths_of, lengths_shown, under, working
+from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
 from ..data.settings import Named, SourceSettings
-from ..data.splits import find_overlap, split_records, without_overlap
-from ..data.tokenizing import choose_tokenizers
+from ..data.splits import SplitRows
 from ..data.unicode_words import PIECE
 from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
@@ -215,11 +214,35 @@ class Dialogues:
         return part
 
 
+def read_dialogues(sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
+    """The dialogues that have a reply. Raises DataError for none."""
+    rows = list(read_conversations(sources, settings.column, notes, **settings.reading))
+    kept = [row for row in rows if any(n and is_reply(one) for n, one in enumerate(messages_in(row)))]
+    if not kept:
+        raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")
+    if len(kept) < len(rows):
+        notes.append(f"{key}: {len(rows) - len(kept):,} rows without a reply are left out")
+    unread = sum((beside_text(messages_in(row)) for row in kept), Counter[str]())
+    if unread:
+        listed = ", ".join(f"{name} (of {count:,} messages)" for name, count in sorted(unread.items()))
+        notes.append(f"{key}: not read, as the template has roles and texts alone: {listed}")
+    return kept
+
+
+def spelled_dialogues(records: Sequence[Record], settings: Any) -> list[str]:
+    """Dialogues as texts, from which a tokenizer learns."""
+    mark = settings.template.get
+    return ["".join(mark(one["role"], "") + said(one) + "\n" for one in messages_in(row)) for row in records]
+
+
 @task("dialogue", aliases=["instructions"])
 class Dialogue(PartsTask):
     """Replies to a dialogue or an instruction. The main score is the loss on replies: nats per token, the
     end of each included."""
 
+    chosen: DialogueSettings
+    read = staticmethod(read_dialogues)
+    spelled = staticmethod(spelled_dialogues)
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
     measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
@@ -244,32 +267,20 @@ A conversation longer than the model's context loses its oldest messages, and a 
         converses=True,
     )
 
-    def __init__(self, settings: DialogueSettings, numbers: Mapping[str, Any], **given: Any) -> None:
-        self.chosen, self.seed = settings, given.get("seed", 1)
-        self.notes: list[str] = []
-        training, validation = read_splits(settings, self.notes)
-        rendered = [
-            ["".join(settings.template.get(one["role"], "") + said(one) + "\n" for one in messages_in(record))
-             for record in records]
-            for records in (training or validation, validation)
-        ]  # fmt: skip
-        tokenizers, self.about = choose_tokenizers(
-            settings.tokenizer, False, {"target": rendered[0]}, {"target": rendered[1]}, numbers
-        )
-        chat = Chat(self.name, settings.template, 0, 0, tokenizers["target"])
-        for record in [*training, *validation]:
+    def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
+        chat = Chat(self.name, self.chosen.template, 0, 0, tokenizer)
+        for record in [*rows.training, *rows.validation]:
             chat.check_roles(messages_in(record), record.place)
         context = numbers.get("context")
         if context is None:
-            sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, training)])]
+            sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, rows.training)])]
             context = min(CONTEXT, max(sizes, default=CONTEXT))
-        self.numbers = {"vocab": max(chat.tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
+        self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
         chat = replace(chat, context=int(context))
-        self.training, self.validation = (Dialogues(records, chat) for records in (training, validation))
+        self.training, self.validation = Dialogues(rows.training, chat), Dialogues(rows.validation, chat)
         self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
         self.notes += note_too_long("training", self.training) + note_too_long("validation", self.validation)
-        self.texts = self.training.texts(settings.learn)
-        self.deal(settings.batch_tokens, **given)
+        self.texts = self.training.texts(self.chosen.learn)
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
@@ -421,36 +432,3 @@ def distinct_pairs(texts: Sequence[str]) -> float:
     of all such pairs; 0 for none."""
     pairs = [pair for text in texts for pair in pairwise(PIECE.findall(text))]
     return len(set(pairs)) / len(pairs) if pairs else 0.0
-
-
-def read_splits(settings: DialogueSettings, notes: list[str]) -> tuple[list[Record], list[Record]]:
-    """Dialogues to train on (none where no data is named) and to validate. Raises DataError for validation dialogues
-    that are also training dialogues."""
-
-    def read(key: str, sources: Any) -> list[Record]:
-        rows = list(read_conversations(sources, settings.column, notes, **settings.reading))
-        kept = [row for row in rows if any(n and is_reply(one) for n, one in enumerate(messages_in(row)))]
-        if not kept:
-            raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")
-        if len(kept) < len(rows):
-            notes.append(f"{key}: {len(rows) - len(kept):,} rows without a reply are left out")
-        beside = sum((beside_text(messages_in(row)) for row in kept), Counter[str]())
-        if beside:
-            listed = ", ".join(f"{name} (of {count:,} messages)" for name, count in sorted(beside.items()))
-            notes.append(f"{key}: not read, as the template has roles and texts alone: {listed}")
-        return kept
-
-    with working("reading the dialogues"):
-        training: Sequence[Record] = [] if settings.data is None else read("data", settings.data)
-        if settings.validation is None:
-            training, validation = split_records(training, settings.split)
-            notes.append(f"{len(validation):,} dialogues are held out: what begins alike is on one side")
-            return training, validation
-        validation = read("validation", settings.validation)
-        overlap = find_overlap(training, validation, "the validation dialogues")
-        training, dropped = without_overlap(training, [overlap], settings.overlap)
-    if dropped:
-        notes.append(f"{dropped:,} dialogues were dropped from training: they are also validation dialogues")
-    elif overlap.rows:
-        notes.append("kept in training: " + str(overlap).splitlines()[0])
-    return list(training), validation

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +14,13 @@ from torch.nn import functional as F
 
 from ..data.buckets import Buckets
 from ..data.encoded import Encoded
+from ..data.splits import SplitRows, read_split
+from ..data.tokenizing import choose_tokenizers
 from ..errors import InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
+from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
 from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
@@ -66,15 +70,21 @@ def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
 
 
 class PartsTask(Task):
-    """A decoder learns parts of texts.
+    """A decoder learns parts of texts. A task says:
+
+    read     the records of some sources, as for `read_split`
+    spelled  records and settings -> the texts from which a tokenizer learns
 
     texts    those of training
     buckets  their batches
+    notes    what a person is told of the rows; about: how texts become tokens
     """
 
     chunks = True
     unit = "learned tokens"
     sequences = None
+    read: ClassVar[Any]
+    spelled: ClassVar[Any]
     texts: Sequence[PartlyLearned]
     buckets: Buckets
 
@@ -82,12 +92,34 @@ class PartsTask(Task):
     def check(cls, architecture: Architecture) -> None:
         check_decoder(cls.name, architecture)
 
-    def deal(self, tokens: int, *, batch: int | None = None, accumulate: int = 1, seed: int = 1, **others: Any) -> None:
-        """Deal the texts out to batches of so many tokens; the rest are arguments of `make`. Raises ConfigError."""
+    def __init__(
+        self,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = (),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
+    ) -> None:
         refuse_row_count(self.name, batch)
+        self.chosen, self.seed = settings, seed
+        rows = read_split(settings, self.read, (), ())
+        self.notes = list(rows.notes)
+        sides, others = (
+            {"target": self.spelled(records, settings)}
+            for records in (rows.training or rows.validation, rows.validation)
+        )
+        tokenizers, self.about = choose_tokenizers(settings.tokenizer, False, sides, others, numbers)
+        self.learn(rows, tokenizers["target"], numbers)
         if self.texts:
             lengths = {"tokens": np.array([text.positions for text in self.texts])}
+            tokens = settings.batch_tokens
             self.buckets = Buckets(lengths, tokens, accumulate=accumulate, seed=seed, name="the training rows")
+
+    @abstractmethod
+    def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
+        """Set the texts of training, the numbers, and what is evaluated."""
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])

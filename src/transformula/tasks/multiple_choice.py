@@ -28,8 +28,7 @@ from ..data.preview import Preview
 from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import Named, SourceSettings
 from ..data.sources import files_of
-from ..data.splits import find_overlap, split_records, without_overlap
-from ..data.tokenizing import choose_tokenizers
+from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import ChoiceSettings
 from ..language.graph import Architecture
@@ -109,7 +108,7 @@ def read_questions(records: Sequence[Record]) -> list[Question]:
     return questions
 
 
-def read_rows(sources: Any, settings: ChoiceRowSettings, notes: list[str]) -> list[Record]:
+def read_rows(sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
     """The rows of sources, with the fields of one of the layouts; `notes` takes what a person is told of them. Raises
     ConfigError for columns that are not those."""
     names, _ = columns_of(sources, **settings.reading)
@@ -118,7 +117,7 @@ def read_rows(sources: Any, settings: ChoiceRowSettings, notes: list[str]) -> li
     if fields is None:
         known = "; ".join(f"{field}: {' or '.join(each)}" for field, each in COLUMNS.items())
         raise ConfigError(
-            f"data: {in_words(sources, names)}; expected"
+            f"{key}: {in_words(sources, names)}; expected"
             f" {', or '.join(' and '.join(each) for each in LAYOUTS)} ({known})"
         )
     kinds = {field: "list" for field in fields if field in ("choices", "context_options")}
@@ -195,10 +194,18 @@ class Choosing(Predictor):
         ]
 
 
+def spelled_questions(records: Sequence[Record], settings: Any) -> list[str]:
+    """Contexts with their choices, from which a tokenizer learns."""
+    pairs = [pair for question in read_questions(records) for pair in question.pairs]
+    return [context_with(context, settings.target_delimiter) + text for context, text in pairs]
+
+
 @task("multiple-choice", aliases=["likelihood-scoring"])
 class MultipleChoice(PartsTask):
     """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
 
+    read = staticmethod(read_rows)
+    spelled = staticmethod(spelled_questions)
     row_name = "questions"
     settings = evaluation = ChoiceRowSettings
     measures = ("loss", "accuracy")
@@ -220,32 +227,13 @@ Ask a language model which of some texts most probably follows a context: any de
         views="choosing",
     )
 
-    def __init__(self, settings: ChoiceRowSettings, numbers: Mapping[str, Any], **given: Any) -> None:
-        self.chosen, self.seed = settings, given.get("seed", 1)
-        self.notes: list[str] = []
-        training: Sequence[Record] = [] if settings.data is None else read_rows(settings.data, settings, self.notes)
-        if settings.validation is None:
-            training, validation = split_records(training, settings.split)
-        else:
-            validation = read_rows(settings.validation, settings, self.notes)
-            overlap = find_overlap(training, validation, "the validation rows")
-            training = without_overlap(training, [overlap], settings.overlap)[0]
-        learned, self.questions = read_questions(training), read_questions(validation)
-        words, others = (
-            [
-                context_with(context, settings.target_delimiter) + text
-                for question in side
-                for context, text in question.pairs
-            ]
-            for side in (learned or self.questions, self.questions)
-        )
-        tokenizers, _ = choose_tokenizers(settings.tokenizer, False, {"target": words}, {"target": others}, numbers)
-        tokenizer = tokenizers["target"]
+    def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
+        learned, self.questions = read_questions(rows.training), read_questions(rows.validation)
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0))}
         self.numbers["context"] = int(numbers.get("context") or CONTEXT_TOKENS)
         self.choosing = Choosing(self.numbers["context"], tokenizer)
-        self.texts = self.choosing.texts([one.pairs[one.right] for one in learned], settings.target_delimiter)[0]
-        self.deal(settings.batch_tokens, **given)
+        right = [one.pairs[one.right] for one in learned]
+        self.texts, _ = self.choosing.texts(right, self.chosen.target_delimiter)
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
@@ -314,7 +302,7 @@ Ask a language model which of some texts most probably follows a context: any de
         choosing = Choosing(int(trained.numbers.get("context", CONTEXT_TOKENS)), load(trained.folder))
         notes = list(trained.notes)
         named = sources_by_name(sources).items()
-        parts = {name: read_questions(read_rows(source, settings, notes)) for name, source in named}
+        parts = {name: read_questions(read_rows(source, settings, "data", notes)) for name, source in named}
         questions = [one for part in parts.values() for one in part]
         scores, cut = question_scores(trained.alone, questions, choosing, settings.target_delimiter, progress)
         alone = scores_alone(trained.alone, questions, choosing, settings.target_delimiter)

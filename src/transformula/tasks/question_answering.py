@@ -23,8 +23,8 @@ from torch import Tensor
 
 from ..data.lines import shown
 from ..data.records import Record, columns_of, read_records
-from ..data.settings import LabeledSettings, Named, TestedSettings
-from ..data.splits import SplitRows, read_split
+from ..data.settings import LabeledSettings
+from ..data.splits import SplitRows
 from ..data.unicode_words import WORD
 from ..errors import DataError, InputError, setting
 from ..generation.settings import AnswerSettings
@@ -37,7 +37,6 @@ from .row_predictor import EncodedRow, RowPredictor
 from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import first_sentence_of
 from .scores.measured import Measured
-from .scores.porter import stem
 from .scores.sliding_window import common_words, sliding_window
 from .scores.squad import scores_of, squad
 from .verb import Verb
@@ -88,6 +87,8 @@ class LocatedTokens:
     @cached_property
     def words(self) -> list[tuple[int, int, str, str]]:
         """Start, end, the word lowercased, and its stem, of each word."""
+        from .scores.porter import stem
+
         places = [(*each.span(), each[0].lower()) for each in WORD.finditer(self.text)]
         return [(start, end, word, stem(word) if len(word) > 3 else word) for start, end, word in places]
 
@@ -187,18 +188,17 @@ class Answering(RowPredictor):
         asked = question.ids[:room] if len(question.ids) or before else np.zeros(1, np.int64)
         head = before + len(asked) + between
         size = self.most - head - after
-        ours, theirs = context.match(question), question.match(context)[: len(asked)]
-        matched = np.zeros(head, np.int64)
-        matched[before : before + len(theirs)] = theirs
+        words = np.zeros(head, np.int64), np.zeros(len(context.ids), np.int64)  # before the context, and of it
+        if "match" in self.inputs:
+            theirs = question.match(context)[: len(asked)]
+            words[0][before : before + len(theirs)] = theirs
+            words[1][:] = context.match(question)
         windows = []
         for first in range(0, max(1, len(context.ids) - size + self.stride), self.stride):
             part = slice(first, first + size)
             ids, types = marks.around([asked, context.ids[part]])
-            row = {
-                "tokens": ids,
-                "types": types,
-                "match": np.concatenate([matched, ours[part], np.zeros(after, np.int64)]),
-            }
+            match = np.concatenate([words[0], words[1][part], np.zeros(after, np.int64)])
+            row = {"tokens": ids, "types": types, "match": match}
             read = {name: torch.from_numpy(row[name]) for name in MODEL_INPUTS if name in (*self.inputs, "tokens")}
             read = CutRow(read) if len(asked) < len(question.ids) else read
             windows.append(ContextWindow(read, head, context.starts[part], context.ends[part]))
@@ -290,13 +290,8 @@ class Questions(RowReader):
     """Records with the fields `question`, `context`, `answers` (texts) and `starts` (characters)."""
 
     compared = ("question", "context")
+    together = ("context",)
     parted = True
-
-    def split(self, settings: TestedSettings) -> SplitRows:
-        def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
-            return self.read(sources, settings, key, notes)
-
-        return read_split(settings, read, self.compared, ("context",))
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = columns_for(sources, settings)

@@ -2,7 +2,7 @@
 
     loss = mean over the target's tokens of -log P(token | damaged source, target tokens before)
 
-A task says how a window of text is damaged, by a `Damage`. Row `row` of micro-batch `micro` of step `step` is damaged
+A task says how a window of text is damaged. Row `row` of micro-batch `micro` of step `step` is damaged
 by numpy.random.default_rng((seed, step, micro, row)), window `number` of the validation text by default_rng(number). So
 a run that goes on sees what it would have seen, and every evaluation asks the same.
 
@@ -13,7 +13,7 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -42,45 +42,22 @@ COUNTED_WINDOWS = 2000  # windows of the training text whose targets the baselin
 SAMPLED_WINDOWS = 3  # windows that are repaired to be looked at
 
 
-class Damaged(NamedTuple):
+class Repair(NamedTuple):
     """A window: what the encoder reads and what the decoder should write, each with its end; (tokens,) ids."""
 
     source: np.ndarray
     target: np.ndarray
 
 
-class Damage(ABC):
-    """How a text is damaged.
-
-    settings   the task's; tokenizer: of the text; window: tokens of a window of it
-
-    Raises ConfigError for settings that do not fit the window.
-    """
-
-    def __init__(self, settings: Any, tokenizer: Tokenizer, window: int) -> None:
-        self.settings, self.tokenizer, self.first = settings, tokenizer, tokenizer.vocab
-
-    @staticmethod
-    @abstractmethod
-    def extra(settings: Any) -> int:
-        """How many ids are needed above the tokenizer's, of which `first` is the first."""
-
-    @abstractmethod
-    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A window (tokens,) -> source and target, without their ends; neither is longer than the window."""
-
-    @abstractmethod
-    def mark(self, number: int) -> str:
-        """How the id number `number` above the tokenizer's is shown to people."""
-
-
 class Repairing(TextTask):
-    """A model learns to write what is missing in a text, or the whole again.
+    """A model learns to write what is missing in a text, or the whole again. A task says `damage`, and:
 
-    kind      how a text is damaged
+    extra_ids  settings -> how many ids are needed above the tokenizer's
+    mark       how such an id is shown to people, by its number from 0
 
     windows   windows of the training text; one token of the context is the end's
-    measured  the validation text, damaged: window after window, the same at each evaluation
+    repairs   the validation text, damaged: window after window, the same at each evaluation
+    first     the first of the ids above the tokenizer's
     """
 
     chunks = True
@@ -88,15 +65,20 @@ class Repairing(TextTask):
     measures = ("loss", "perplexity", "tokens")
     score_unit = "nats per target token"
     settings: ClassVar[type[TextSettings]]
-    kind: ClassVar[type[Damage]]
+    extra_ids: ClassVar[Any]
+    mark: ClassVar[Any]
 
     def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
         self.window = int(numbers.get("context") or CONTEXT) - 1
         if self.window < 2:
             raise InputError(f"context: {self.window + 1} is too small; of a text, 2 tokens at least are read")
-        super().__init__(settings, numbers, given, extra=self.kind.extra(settings), less=1)
-        self.chosen, self.end = settings, end_of(self.data.tokenizer)
-        self.damage = self.kind(settings, self.data.tokenizer, self.window)
+        super().__init__(settings, numbers, given, extra=self.extra_ids(settings), less=1)
+        self.chosen, self.tokenizer = settings, self.data.tokenizer
+        self.end, self.first = end_of(self.tokenizer), self.tokenizer.vocab
+
+    @abstractmethod
+    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        """A window (tokens,) -> source and target, without their ends; neither is longer than the window."""
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -109,23 +91,18 @@ class Repairing(TextTask):
         check_causal(cls.name, architecture)
         check_logits(cls.name, architecture)
 
-    def damaged(self, ids: np.ndarray, *key: int) -> Damaged:
-        """A window, damaged by the source of chance of a key, with ends."""
-        source, target = self.damage.apply(ids.astype(np.int64), default_rng(key))
-        return Damaged(np.append(source, self.end), np.append(target, self.end))
-
     def batch(self, step: int, micro: int = 0) -> Batch:
         ids, starts = self.windows.ids, enumerate(self.windows.starts(step, micro))
-        return batch_of([self.damaged(ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
+        return batch_of([repair(self, ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return token_loss(model, batch)
 
     @cached_property
-    def measured(self) -> list[Damaged]:
+    def repairs(self) -> list[Repair]:
         ids = np.asarray(self.data.validation.ids)
         parts = [ids[start : start + self.window] for start in range(0, len(ids), self.window)]
-        rows = [self.damaged(part, number) for number, part in enumerate(parts) if len(part) > 1]
+        rows = [repair(self, part, number) for number, part in enumerate(parts) if len(part) > 1]
         if not rows:
             raise DataError("the validation text is too short: a single token cannot be damaged; take more text")
         return rows
@@ -134,7 +111,7 @@ class Repairing(TextTask):
         """Scores on the whole validation text, damaged always in the same way; see `target_scores`."""
 
         def batches() -> Iterator[Batch]:
-            rows, most = self.measured, self.evaluated_at_once
+            rows, most = self.repairs, self.evaluated_at_once
             for first in range(0, len(rows), most):
                 yield batch_of(rows[first : first + most])
                 if progress is not None:
@@ -144,13 +121,13 @@ class Repairing(TextTask):
 
     @property
     def validation_rows(self) -> int:
-        return len(self.measured)
+        return len(self.repairs)
 
     def cost_of(self, rows: int) -> float:
-        return EVALUATION_COST * sum(len(row.target) for row in self.measured) * rows / len(self.measured)
+        return EVALUATION_COST * sum(len(row.target) for row in self.repairs) * rows / len(self.repairs)
 
     def keep_rows(self, rows: np.ndarray) -> None:
-        self.__dict__["measured"] = [self.measured[row] for row in rows]
+        self.__dict__["repairs"] = [self.repairs[row] for row in rows]
 
     @classmethod
     def report(
@@ -169,21 +146,21 @@ class Repairing(TextTask):
         starts = list(range(0, len(ids) - self.window, self.window)) or [0]
         counts = np.ones(self.numbers["vocab"])
         for number, start in enumerate(starts[:: -(-len(starts) // COUNTED_WINDOWS)]):
-            row = self.damaged(ids[start : start + self.window], 1, number)
+            row = repair(self, ids[start : start + self.window], 1, number)
             counts += np.bincount(row.target, minlength=len(counts))
         nats = -np.log(counts / counts.sum())
-        return {"unigram": float(np.concatenate([nats[row.target] for row in self.measured]).mean())}
+        return {"unigram": float(np.concatenate([nats[row.target] for row in self.repairs]).mean())}
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
         decoder: Any = model
         lines = []
-        for place in default_rng(seed).permutation(len(self.measured))[:SAMPLED_WINDOWS]:
-            source, target = self.measured[place]
+        for place in default_rng(seed).permutation(len(self.repairs))[:SAMPLED_WINDOWS]:
+            source, target = self.repairs[place]
             settings = SearchSettings(beam=1, alpha=0.0, max_length=len(target) - 1)
             best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [source.tolist()]})
             texts = (("input", source), ("output", best[0][0].tokens), ("reference", target))
-            lines += [*(f"{name:<11}{shown(self.damage, ids)}" for name, ids in texts), ""]
+            lines += [*(f"{name:<11}{shown(self, ids)}" for name, ids in texts), ""]
         return "\n".join(lines).strip()
 
     def describe(self) -> dict[str, Any]:
@@ -191,15 +168,21 @@ class Repairing(TextTask):
         return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
 
 
-def batch_of(rows: Sequence[Damaged]) -> Batch:
+def batch_of(rows: Sequence[Repair]) -> Batch:
     tokens = [np.append(row.target[-1], row.target[:-1]) for row in rows]  # it begins with its end
     return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
 
 
-def shown(damage: Damage, ids: Sequence[int] | np.ndarray) -> str:
+def repair(task: Repairing, ids: np.ndarray, *key: int) -> Repair:
+    """A window, damaged by the source of chance of a key, with ends."""
+    source, target = task.damage(ids.astype(np.int64), default_rng(key))
+    return Repair(np.append(source, task.end), np.append(target, task.end))
+
+
+def shown(task: Repairing, ids: Sequence[int] | np.ndarray) -> str:
     """Ids as a text on one line, with marks."""
-    pieces, first = damage.tokenizer.pieces, damage.first
-    parts = [pieces[number] if number < first else damage.mark(number - first).encode() for number in map(int, ids)]
+    pieces, first = task.tokenizer.pieces, task.first
+    parts = [pieces[n] if n < first else task.mark(n - first).encode() for n in map(int, ids)]
     return repr(b"".join(parts).decode("utf-8", errors="replace"))[1:-1]
 
 
@@ -291,29 +274,6 @@ class SpanSettings(TextSettings):
     sentinels: int = Field(100, ge=1, description="ids that stand for spans: as many spans as a window has, at least")
 
 
-class HiddenSpans(Damage):
-    """Windows of text without some spans -> these spans, each after the sentinel that stands in its place."""
-
-    def __init__(self, settings: SpanSettings, tokenizer: Tokenizer, window: int) -> None:
-        super().__init__(settings, tokenizer, window)
-        spans = len(hidden_spans(window, settings.rate, settings.mean_span, default_rng(0))[0])
-        if spans > settings.sentinels:
-            raise ConfigError(
-                f"sentinels: windows of {window} tokens have {spans} spans, and there are {settings.sentinels}"
-                f" sentinels; say --sentinels {spans}, or a smaller --context, or a larger --mean-span"
-            )
-
-    @staticmethod
-    def extra(settings: SpanSettings) -> int:
-        return settings.sentinels
-
-    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        return hide_spans(ids, self.settings.rate, self.settings.mean_span, self.first, chance)
-
-    def mark(self, number: int) -> str:
-        return f"<{number + 1}>"
-
-
 @task("span")
 class SpanCorruption(Repairing):
     """The spans that were taken out of a text, as T5 is pre-trained.
@@ -324,7 +284,20 @@ class SpanCorruption(Repairing):
     """
 
     settings = evaluation = SpanSettings
-    kind = HiddenSpans
+    extra_ids = staticmethod(lambda settings: settings.sentinels)
+    mark = staticmethod(lambda number: f"<{number + 1}>")
+
+    def __init__(self, settings: SpanSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, **given)
+        spans = len(hidden_spans(self.window, settings.rate, settings.mean_span, default_rng(0))[0])
+        if spans > settings.sentinels:
+            raise ConfigError(
+                f"sentinels: windows of {self.window} tokens have {spans} spans, and there are {settings.sentinels}"
+                f" sentinels; say --sentinels {spans}, or a smaller --context, or a larger --mean-span"
+            )
+
+    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        return hide_spans(ids, self.chosen.rate, self.chosen.mean_span, self.first, chance)
 
 
 class DenoisingSettings(TextSettings):
@@ -335,29 +308,10 @@ class DenoisingSettings(TextSettings):
     reorder: bool = Field(True, description="sentences change places")
 
 
-class Disorder(Damage):
-    """Windows of text, their sentences in another order, with one mask for each of some spans -> the window. A window
-    may begin and end within a sentence; each such part moves as a sentence does."""
-
-    def __init__(self, settings: DenoisingSettings, tokenizer: Tokenizer, window: int) -> None:
-        super().__init__(settings, tokenizer, window)
-        self.ends = sentence_ends(tokenizer)
-
-    @staticmethod
-    def extra(settings: DenoisingSettings) -> int:
-        return 1
-
-    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        source = reorder(ids, self.ends, chance) if self.settings.reorder else ids
-        return infill(source, self.settings.rate, self.settings.mean_span, self.first, chance), ids
-
-    def mark(self, number: int) -> str:
-        return "<mask>"
-
-
 @task("denoising")
 class Denoising(Repairing):
-    """A text from one in disorder and with gaps, as BART is pre-trained.
+    """A text from one in disorder and with gaps, as BART is pre-trained: sentences in another order, and one mask for
+    each of some spans. A window may begin and end within a sentence; each such part moves as a sentence does.
 
     text     He left. She read a long book. It rained.
     source   It rained. He <mask>. She read <mask> book.
@@ -365,4 +319,13 @@ class Denoising(Repairing):
     """
 
     settings = evaluation = DenoisingSettings
-    kind = Disorder
+    extra_ids = staticmethod(lambda settings: 1)
+    mark = staticmethod(lambda number: "<mask>")
+
+    def __init__(self, settings: DenoisingSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, **given)
+        self.sentence_ends = sentence_ends(self.tokenizer)
+
+    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        source = reorder(ids, self.sentence_ends, chance) if self.chosen.reorder else ids
+        return infill(source, self.chosen.rate, self.chosen.mean_span, self.first, chance), ids

@@ -115,13 +115,15 @@ class Side:
 class RowReader(ABC):
     """Where the rows of a task come from, and what a model learns of them. A task says:
 
-    compared  the fields by which an evaluation row is also a training row; where they are equal, rows are not parted
+    compared  the fields by which an evaluation row is also a training row
+    together  fields that keep rows on one side of a split where they are equal; by default those
     default   the built-in set that is read where no data is named; "" for none
     mixed     a batch has any rows, not those of like lengths: for a loss that compares the rows of a batch
     parted    a row that is too long is read in parts, as long as rows of training; else its rest is not read
     """
 
     compared: tuple[str, ...] = ("text",)
+    together: tuple[str, ...] = ()
     default: str = ""
     mixed: bool = False
     parted: bool = False
@@ -174,10 +176,8 @@ class RowReader(ABC):
         return []
 
     def split(self, settings: TestedSettings) -> SplitRows:
-        def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
-            return self.read(sources, settings, key, notes)
-
-        return read_split(settings, read, self.compared, self.compared, self.default or None, self.labels(settings))
+        together = self.together or self.compared
+        return read_split(settings, self.read, self.compared, together, self.default or None, self.labels(settings))
 
     def labels(self, settings: TestedSettings) -> Callable[[Record], Sequence[str]] | None:
         """The labels of a row, by which held-out rows are chosen; None where rows have none that repeat."""

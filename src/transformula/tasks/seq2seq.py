@@ -345,9 +345,9 @@ def rows_to_score(
         if named is None:
             raise trained.held_back()
         settings = Seq2SeqSettings.read(trained.settings_of(Seq2SeqSettings))
-        return read_rows(named, settings, kind.source.pictures, "test", []), [], notes
+        return read_rows(named, settings, "test", [], kind.source.pictures), [], notes
     known = {key: recorded[key] for key in COLUMNS if key in recorded}
-    records = read_rows(data, Seq2SeqSettings.read({**known, **typed}), kind.source.pictures, "data", notes)
+    records = read_rows(data, Seq2SeqSettings.read({**known, **typed}), "data", notes, kind.source.pictures)
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", ("source", "target"))

@@ -25,7 +25,6 @@ from ..data.records import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError, UnknownName, setting
 from ..generation import StoppingStream, generate
-from ..generation.beam import search
 from ..generation.settings import SamplingSettings, SearchSettings
 from ..structured import load_json
 from ..tokenizers.base import FILE as TOKENIZER
@@ -210,6 +209,8 @@ class Writing(Predictor):
 
         For a source of white space alone nothing is written. Raises InputError.
         """
+        from ..generation.beam import search
+
         learned = [model.positions_of(self.input) for model in models if hasattr(model, "positions_of")]
         room = min((count for count in learned if count is not None), default=math.inf)
         written = [[Written("")] for _ in inputs]

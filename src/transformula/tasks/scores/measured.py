@@ -23,7 +23,6 @@ from ...data.unicode_words import SIGNS, UNSPACED, UNSPACED_SIGN
 from ...errors import InputError
 from ...extras import need
 from ...plain import several
-from .porter import stem as stem_of
 
 Numbers = NDArray[np.float64]
 References = Sequence[str | Sequence[str]]  # for each example its reference, or several of them
@@ -221,7 +220,11 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
 def words(text: str, stem: bool = False) -> list[str]:
     """The words that ROUGE compares."""
     plain: list[str] = WORD.findall(text.lower())
-    return [stem_of(word) if len(word) > 3 and word.isascii() else word for word in plain] if stem else plain
+    if not stem:
+        return plain
+    from .porter import stem as stem_of
+
+    return [stem_of(word) if len(word) > 3 and word.isascii() else word for word in plain]
 
 
 def rouge_f1s(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
