@@ -35,6 +35,16 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version", "now"]) == 2
 
 
+def test_a_verb_is_a_function_of_its_name_in_one_of_the_files() -> None:
+    door.load_verbs()
+    there = {f"transformula.cli.{file}": vars(sys.modules[f"transformula.cli.{file}"]) for file in door.FILES}
+    for name, command in door.VERBS.items():
+        file = there[command.run.__module__]
+        assert command.run in (file.get(name), file.get(f"{name}_")), name
+    names = [name for file in there for name in door.VERBS if door.VERBS[name].run.__module__ == file]
+    assert [name for name in door.all_verbs() if name in door.VERBS and name != "train"] == names[1:]
+
+
 def test_no_verb_shows_the_verbs_and_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr()

@@ -103,10 +103,9 @@ def mentioned(text: ModelText, key: str) -> bool:
     """Whether a formula reads `key` as a name (`channels=3` is an option), and it is no key of every model."""
     from ..language.model_file import FREE_NUMBERS, MODEL_KEYS
 
-    sources = [source for stack in text.stacks for source in (stack.before, stack.after, *stack.layers.values())]
-    sources += [text.output, *text.words.values(), *text.numbers.values()]
     name = re.compile(rf"\b{re.escape(key)}\b(?!\s*=(?!=))")
-    return key not in (*MODEL_KEYS, *FREE_NUMBERS) and any(s is not None and name.search(s.text) for s in sources)
+    sources = (*text.formulas, *text.numbers.values())
+    return key not in (*MODEL_KEYS, *FREE_NUMBERS) and any(name.search(source.text) for source in sources)
 
 
 def path_of(given: str | Path, what: str) -> Path:

@@ -61,12 +61,8 @@ def compare(given: Given) -> int:
     more variants or seeds it adds to what is there. The exit status is 3 if a variant is undecided."""
     from ..comparison.compare import compare
 
-    settings = given.of(*given.parser.settings)
-    if "task" in given.arguments:
-        settings["task"] = given["task"]
     try:
-        named = {key: given[key] for key in ("study", "root", "use", "quiet")}
-        compared = compare(given["variants"], **named, **settings, **given.model)
+        compared = given.call(compare, **given.some("task"))
     except Interrupted as error:
         typed = shlex.join(["transformula", "compare", *given.parser.arguments])
         raise type(error)(f"{error}\nto go on: {typed}") from None

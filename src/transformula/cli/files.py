@@ -55,7 +55,7 @@ def export(given: Given) -> int:
     if given["task"] is not None or given.model:
         what = "--task" if given["task"] is not None else f"--{next(iter(given.model))}"
         raise InputError(f"{what}: is for --check of a model that is not trained; a trained one leaves as it is")
-    folder = export(given["run"], given["out"], to=given["to"], verify=given["verify"], dtype=given["dtype"])
+    folder = given.call(export)
     return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
 
 
@@ -65,8 +65,7 @@ def check_export(given: Given) -> int:
 
     if stated := next((key for key in ("to", "out", "dtype") if given[key] is not None), None):
         raise InputError(f"--{stated}: --check looks at all formats and writes nothing; leave one of the two out")
-    found = check_export(given["run"], task=given["task"], use=given["use"], **given.model)
-    return given.show(repr(found), found.data)
+    return given.show(given.call(check_export, model=given["run"]))
 
 
 @verb(
@@ -108,7 +107,7 @@ def curves(given: Given) -> int:
     train can be drawn, too."""
     from ..inspection.curves import curves
 
-    drawn = curves(given["runs"], x=given["x"], score=given["score"])
+    drawn = given.call(curves)
     path = drawn.save(given["out"])
     return given.show(f"{drawn}\nwrote {path}", {**drawn.data, "picture": path})
 

@@ -27,7 +27,7 @@ def explain(given: Given) -> int:
     remedies."""
     from ..api.model import explain
 
-    return given.show(explain(given["model"], ascii=given.ascii, use=given["use"], **given.model))
+    return given.show(given.call(explain, ascii=given.ascii))
 
 
 @verb(
@@ -55,8 +55,7 @@ def summary(given: Given) -> int:
     the formula; with --tp, which matrices are split among devices, how, and why the others are not."""
     from ..api.model import summary
 
-    sizes = {key: given[key] for key in ("length", "batch", "tp", "use")}
-    return given.show(summary(given["model"], **sizes, **given.model))
+    return given.show(given.call(summary))
 
 
 @verb(
@@ -120,8 +119,7 @@ def gallery(given: Given) -> int:
             raise InputError(f"--like takes no action beside it (got {action}){see}")
         from ..api.model import nearest
 
-        count = 5 if given["count"] is None else given["count"]
-        nearby = nearest(given["like"], count=count, use=given["use"], **given.model)
+        nearby = given.call(nearest, model=given["like"], count=5 if given["count"] is None else given["count"])
         if given["out"] is not None:
             return write(given, nearby.difference.svg())
         return given.show(nearby.text(ascii=given.ascii), nearby.data)

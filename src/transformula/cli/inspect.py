@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import InputError
 from .options import RUN, Given, Parser, machine, option, verb
 from .output import check_output
@@ -53,10 +51,8 @@ def inspect(given: Given) -> int:
     check_output(given["figure"], "--figure")
     if given["figure"] is not None and not given["figure"].endswith((".svg", ".png", ".html")):
         raise InputError(f"--figure {given['figure']}: a picture is written as .svg, .png or .html")
-    typed: dict[str, Any] = {name: given[name] for name in OPTIONS if given.arguments.get(name) is not None}
-    typed |= {name: given[name] for name in ("data", "device", "threads", "use", "verify")}
     with counting("looking") as progress:
-        shown = inspect(given["run"], given["look"], progress=progress, **typed)
+        shown = given.call(inspect, progress=progress, **given.some(*OPTIONS))
     if given["figure"] is None:
         return given.show(shown)
     path = shown.save(given["figure"])

@@ -24,6 +24,8 @@ from .output import EXIT_CODES, OPTION, as_json
 if TYPE_CHECKING:
     from ..settings import Settings
 
+T = typing.TypeVar("T")
+
 MODEL_OPTIONS = {
     "before": "formula before the layers",
     "layer": "formula of the layers",
@@ -214,6 +216,10 @@ class Given:
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
+    def some(self, *names: str) -> dict[str, Any]:
+        """Those of some arguments that were typed."""
+        return {name: self.arguments[name] for name in names if self.arguments.get(name) is not None}
+
     def of(self, *settings: type[Settings]) -> dict[str, Any]:
         """The fields of these settings that were typed; an option that may be repeated is a list, but alone where it
         was given once and the field takes one."""
@@ -224,6 +230,15 @@ class Given:
                 alone = isinstance(value, list) and len(value) == 1 and one_of(field.annotation)
                 typed[name] = value[0] if alone else value
         return typed
+
+    def call(self, function: Callable[..., T], **more: Any) -> T:
+        """Call a function of the api with what was typed: the arguments that it has by name, and, where it takes any,
+        the settings and what was said of the model. What is in `more` is given as it stands there."""
+        parameters = inspect.signature(function).parameters
+        typed = {name: value for name, value in self.arguments.items() if name in parameters}
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            typed = {**self.of(*self.parser.settings), **typed, **self.model}
+        return function(**{**typed, **more})
 
     def show(self, result: object, data: Mapping[str, Any] | None = None) -> int:
         """Print a result; with --json its data, by default `result.data`. Returns the exit status of what is done."""

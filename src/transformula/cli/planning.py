@@ -46,6 +46,4 @@ def plan(given: Given) -> int:
     percent of what was published: docs/reference/published-runs.md."""
     from ..api.planning import plan
 
-    names = ("tokens", "gpu", "gpus", "gpus_per_node", "batch_tokens", "length", "precision", "optimizer", "attention")
-    others = ("compiled", "parallel", "micro_batch", "recompute", "price", "assume", "measure", "use")
-    return given.show(plan(given["model"], **{name: given[name] for name in (*names, *others)}, **given.model))
+    return given.show(given.call(plan))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from ..errors import InputError
 from .options import MODEL, QUIET, RUN, USE, WITH, Given, Parser, machine, option, verb
@@ -66,9 +65,7 @@ def train(given: Given) -> int:
     resumes."""
     from ..api.run import train
 
-    settings: dict[str, Any] = {key: given.arguments[key] for key in ("from_scratch", "task") if key in given.arguments}
-    settings |= {key: given[key] for key in ("config", "resume", "init_from", "init_stack", "use", "quiet")}
-    ended = train(given["model"], **settings, **given.of(*given.parser.settings), **given.model)
+    ended = given.call(train, **given.some("task"))
     result = ended.result
     if not ended.first:
         return result.exit_status
@@ -131,10 +128,8 @@ def evaluate(given: Given) -> int:
     no_diagram = InputError("--figure: this task's evaluation has no diagram; leave it out")
     if given["figure"] is not None and not issubclass(settings, RowEvaluation):
         raise no_diagram
-    typed = {key: value for key, value in given.of(settings).items() if key != "data"}
-    typed |= {key: given[key] for key in ("data", "device", "threads", "use", "verify", "task")}
     with counting("scoring") as progress:
-        report = evaluate(given["run"], models=given["others"], progress=progress, **typed)
+        report = given.call(evaluate, models=given["others"], progress=progress)
     if given["output"] is not None and report.written is not None:
         write_output(given["output"], [line_of(text) for text in report.written])
     if given["figure"] is not None:
@@ -161,7 +156,7 @@ def repeat(given: Given) -> int:
     reached again, on any machine.)"""
     from ..api.repeat import repeat
 
-    repetition = repeat(given["run"], out=given["out"], use=given["use"], quiet=given["quiet"])
+    repetition = given.call(repeat)
     given.show(repetition)
     return repetition.exit_status
 
@@ -187,16 +182,15 @@ def reproduce(given: Given) -> int:
     """Train and score as a recipe says. A recipe is a run's configuration with the score that it should reach. Without
     RECIPE, list those that come with the program. A run that was interrupted is resumed. The exit status is 1 if the
     score is not reached. To see whether a run of your own comes out the same, bit for bit: transformula repeat RUN."""
-    typed = {key: given[key] for key in ("root", "out", "seed", "device", "threads") if given[key] is not None}
-    typed |= {key: given[key] for key in ("quiet", "use") if given[key]}
+    changes = given.some("seed", "device", "threads")
     if given["recipe"] is not None:
         from ..api.recipe import reproduce
 
-        reproduced = reproduce(given["recipe"], **typed)
+        reproduced = given.call(reproduce, **changes)
         given.show(reproduced)
         return 0 if reproduced.holds else 1
-    if typed:
-        raise InputError(f"--{next(iter(typed))}: which recipe? transformula reproduce lists them")
+    if typed := [*given.some("root", "out"), *changes, *(key for key in ("quiet", "use") if given[key])]:
+        raise InputError(f"--{typed[0]}: which recipe? transformula reproduce lists them")
 
     from ..api.recipe import read_recipe
     from ..recipes import recipe_names, recipe_path

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -133,8 +133,7 @@ class Original:
         return self.text.stacks[0]
 
     def streams(self) -> set[str]:
-        sources = (self.stack.before, *self.stack.layers.values(), self.stack.after)
-        return {line.name for source in sources if source for line in parse(source)}
+        return {line.name for source in self.stack.formulas for line in parse(source)}
 
     def book(self) -> Book:
         taken = {*self.text.numbers, *self.stack.numbers, *INPUTS, *self.text.inputs, *self.streams()}
@@ -252,7 +251,7 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         remedy = "write the encoder by hand, with a table for both sides, as in the gallery's deberta"
         original.refuse_one_sided("the distances of the past only", remedy)
     encoding = Encoding(original.book(), reads, both_sides=stack.causal)
-    encoder = with_formulas(stack, encoding.formula, causal=False, place=None)
+    encoder = stack.rewritten(encoding.formula, causal=False, place=None)
     output = text.output and encoding.formula(text.output)
     return dataclasses.replace(text, stacks=(encoder,), words=encoding.words(), output=output)
 
@@ -280,15 +279,8 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
     def formula(source: Source) -> Source:
         return named(changed_text(parse(source), with_lists(book.lists), source), DECODER)
 
-    decoder = with_formulas(stack, formula, name=DECODER, causal=True, place=None)
+    decoder = stack.rewritten(formula, name=DECODER, causal=True, place=None)
     return dataclasses.replace(text, stacks=(decoder,), words=book.all_words()), book.roles
-
-
-def with_formulas(stack: StackText, change: Callable[[Source], Source], **fields: Any) -> StackText:
-    """A stack with its formulas changed, and other fields."""
-    layers = {name: change(source) for name, source in stack.layers.items()}
-    before, after = (source and change(source) for source in (stack.before, stack.after))
-    return dataclasses.replace(stack, before=before, layers=layers, after=after, **fields)
 
 
 def named(source: Source, stack: str) -> Source:
@@ -339,7 +331,7 @@ def with_own_labels(stack: StackText, book: Book) -> tuple[StackText, dict[str, 
         labels.update(here)
         return named(changed_text(lines, lambda node: relabelled(node, here), source), ENCODER)
 
-    return with_formulas(stack, own, name=ENCODER), labels
+    return stack.rewritten(own, name=ENCODER), labels
 
 
 def hooks_for(

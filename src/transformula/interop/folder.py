@@ -101,9 +101,8 @@ def type_named(name: str | None) -> torch.dtype | None:
         return None
     if name not in TYPES:
         near = nearest(str(name), TYPES)
-        raise InputError(
-            f"{setting('dtype', name)}: expected one of {', '.join(TYPES)};{did_you_mean(near)}", near=near
-        )
+        what = f"{setting('dtype', name)}: expected one of {', '.join(TYPES)};{did_you_mean(near)}"
+        raise InputError(what, near=near)
     dtype: torch.dtype = getattr(torch, name)
     return dtype
 
@@ -154,41 +153,34 @@ def convert(
     """
     source, out = Path(source), Path(out)
     with disk_errors(out):
-        return _convert(source, out, read, write, verify, report, dtype, extras, finish)
+        writer(write, dtype)
+        files = read_files(source, verify, read or format_of(source))
+        if out.exists() and out.samefile(source):
+            raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
+        refuse_strangers(out)
+        for note in files.notes:
+            warnings.warn(note, stacklevel=2)
+        model, architecture = build_model(files, verify)
+        check_tokenizer(source, architecture)
+        code = sorted(path.name for path in source.iterdir() if any(map(path.match, CODE)))
+        if code:
+            what = "nothing of what was sent is run, here or by a script that an export writes"
+            warnings.warn(f"{source}: code is left out: {', '.join(code)}; {what}", stacklevel=2)
+        stays = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
+        stays |= {MARKER, PIPELINE, *files.files, *code}
 
+        def others(new: Path) -> None:
+            for path in sorted(source.iterdir()):
+                if path.is_file() and path.name not in stays:
+                    shutil.copyfile(path, new / path.name)
+                elif path.is_dir() and (path / TOKENIZER).is_file():  # that of what is read, where another is written
+                    shutil.copytree(path, new / path.name, ignore=shutil.ignore_patterns(*CODE))
+            if write == THEIRS and not (new / CARD).exists():
+                (new / CARD).write_text(model_card(model, report), encoding="utf-8")
+            if extras is not None:
+                extras(new)
 
-def _convert(
-    source: Path, out: Path, read: str | None, write: str, verify: bool, report: Path | None,
-    dtype: torch.dtype | None, extras: Callable[[Path], Any] | None, finish: Callable[[nn.Module, Path], Any] | None,
-) -> Path:  # fmt: skip
-    writer(write, dtype)
-    files = read_files(source, verify, read or format_of(source))
-    if out.exists() and out.samefile(source):
-        raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
-    refuse_strangers(out)
-    for note in files.notes:
-        warnings.warn(note, stacklevel=2)
-    model, architecture = build_model(files, verify)
-    check_tokenizer(source, architecture)
-    read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
-    code = sorted(path.name for path in source.iterdir() if any(map(path.match, CODE)))
-    if code:
-        what = "nothing of what was sent is run, here or by a script that an export writes"
-        warnings.warn(f"{source}: code is left out: {', '.join(code)}; {what}", stacklevel=2)
-    read_names |= {MARKER, PIPELINE, *files.files, *code}
-
-    def others(new: Path) -> None:
-        for path in sorted(source.iterdir()):
-            if path.is_file() and path.name not in read_names:
-                shutil.copyfile(path, new / path.name)
-            elif path.is_dir() and (path / TOKENIZER).is_file():  # that of what is read, where another is written
-                shutil.copytree(path, new / path.name, ignore=shutil.ignore_patterns(*CODE))
-        if write == THEIRS and not (new / CARD).exists():
-            (new / CARD).write_text(model_card(model, report), encoding="utf-8")
-        if extras is not None:
-            extras(new)
-
-    return save_model(out, model, others, write, dtype, finish)
+        return save_model(out, model, others, write, dtype, finish)
 
 
 def check_tokenizer(folder: Path, architecture: Architecture) -> None:
@@ -224,7 +216,7 @@ def build_model(
 ) -> tuple[nn.Module, Architecture]:
     """The model of a text, with the tensors that were read. Raises CheckpointError for a text of a newer language."""
     if files.module is not None:
-        model = assigned(files.module, files.tensors, dtype)
+        model = with_tensors(files.module, files.tensors, dtype)
         if verify:
             check_finite(model.named_parameters(), files.weights)
         return model, model.architecture
@@ -244,7 +236,7 @@ def build_model(
     return (model if dtype is None else model.to(dtype)), architecture
 
 
-def assigned(model: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> Any:
+def with_tensors(model: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> Any:
     """A model without memory with these tensors as its own, in `dtype`, else in the widest of their types: some folders
     keep norms in float32."""
     kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,19 @@ def sort_header(path: Path) -> None:
             file.write(ordered.ljust(size))
 
 
+@contextmanager
+def readable(path: Path, remedy: str = "copy it again, or use another checkpoint") -> Iterator[None]:
+    """Turn what is wrong with a file that is read into an error that names it and says what to do."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: the file is missing; {remedy}") from None
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: damaged or cut off ({str(error).strip()}); {remedy}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
 def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
     """Read named tensors, on the CPU.
 
@@ -58,18 +72,9 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
     """
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path}: is no plain file; expected weights in safetensors")
-    try:
-        with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
-    except FileNotFoundError:
-        what = f"{path}: the file is missing; the folder is not whole"
-        raise CheckpointError(f"{what}: copy it again, or use another checkpoint") from None
-    except (SafetensorError, json.JSONDecodeError, ValueError, RuntimeError) as error:
-        what = f"{path}: damaged or cut off ({str(error).strip()})"
-        raise CheckpointError(f"{what}; copy it again, or use another checkpoint") from None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+    with readable(path), safe_open(path, framework="pt") as file:
+        notes = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
     if verify and (HASH in notes or OURS in notes) and notes.get(HASH) != hash_of(tensors):
         what = f"{path}: damaged: its content is not what was written, by its own hash"
         raise CheckpointError(f"{what}; copy it again, or use another checkpoint")

@@ -58,6 +58,17 @@ class StackText:
     causal: bool = True
     place: Place | None = None
 
+    @property
+    def formulas(self) -> list[Source]:
+        """The formulas that it has: before, of the layers, after."""
+        return [source for source in (self.before, *self.layers.values(), self.after) if source is not None]
+
+    def rewritten(self, change: Callable[[Source], Source], **fields: Any) -> StackText:
+        """The stack with its formulas changed, and other fields."""
+        before, after = (source and change(source) for source in (self.before, self.after))
+        layers = {name: change(source) for name, source in self.layers.items()}
+        return replace(self, before=before, layers=layers, after=after, **fields)
+
 
 @dataclass(frozen=True)
 class Outside:
@@ -84,6 +95,12 @@ class ModelText:
     hooks: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
+
+    @property
+    def formulas(self) -> list[Source]:
+        """The formulas of the stacks and the output, and the definitions."""
+        of_stacks = [source for stack in self.stacks for source in stack.formulas]
+        return [*of_stacks, *([self.output] if self.output else []), *self.words.values()]
 
     @property
     def single(self) -> bool:

@@ -132,8 +132,7 @@ def has_sublayer(call: CallNode, vocabulary: Vocabulary, definitions: Sequence[D
 def check_outside(context: Context) -> None:
     """Raise FormulaError for a word under `extra` that no formula calls, or that sees other than the file says."""
     text = context.text
-    sources = [s for stack in text.stacks for s in (stack.before, stack.after, *stack.layers.values())]
-    written = "\n".join(s.text for s in [*sources, text.output, *text.words.values()] if s)
+    written = "\n".join(source.text for source in text.formulas)
     for name, outside in text.extra.items():
         record = context.vocabulary.get(name)
         wrong = remedy = ""

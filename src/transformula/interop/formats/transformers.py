@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from ..exchange import ModelFiles, condition, exporter, importer
 from ..named.reading import open_folder
 from ..named.writing import equations_of, match_of, write_folder
+from ..weights import model_tensors
+
+exporter("transformers")(write_folder)
 
 
 @importer("transformers")
@@ -23,11 +23,4 @@ def read_transformers(folder: Path, verify: bool) -> ModelFiles:
 
 @condition("transformers")
 def check_named(model: Any, folder: Path | None) -> None:
-    equations_of(model, match_of(model, getattr(model, "origin", None)))
-
-
-@exporter("transformers")
-def write_transformers(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and the tensors, in `dtype` or their type, where the text equals a named model. A folder that was
-    read before is written as it was."""
-    write_folder(model, folder, dtype)
+    equations_of(match_of(model, getattr(model, "origin", None)), model_tensors(model))

@@ -15,7 +15,7 @@ from ...language.model_file import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
 from . import FILE
-from .entries import NamedModel, common
+from .entries import NamedModel, common, named_for
 from .expressions import compute, shortest
 
 ABSENT: Any = object()
@@ -83,6 +83,12 @@ def read_config(folder: Path) -> dict[str, Any]:
         what = f"{path}: auto_map: the model is Python code of its own folder, and none is executed here"
         raise CheckpointError(f"{what}; use a folder of an architecture that has a named model, or write its formula")
     return config
+
+
+def model_of_folder(folder: Path) -> tuple[NamedModel, dict[str, Any]]:
+    """The named model of a folder, and its config.json. Raises CheckpointError."""
+    config = read_config(folder)
+    return named_for(folder / FILE, config), config
 
 
 def look(config: Mapping[str, Any], path: str) -> Any:

@@ -27,8 +27,7 @@ from ...structured import load_yaml
 from ..weights import model_tensors
 from .entries import NamedModel, merged, named, names
 from .expressions import NOTHING, compute, names_of, parsed
-from .matching import Match
-from .tensors import Equations, refs
+from .tensors import Equations
 from .writing import match_of, theirs_of
 
 FOLDER = GALLERY.parent / "exports"
@@ -54,12 +53,10 @@ class Export:
     def tensors(self, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         """The program's tensors by name. Raises CheckpointError for a tensor that has no place, before the first."""
         ours = model_tensors(module)
-        equations = Equations(self.model, self.constants, {name: tensor.shape for name, tensor in ours.items()})
-        written = {one.name for row in equations.rows for one in refs(row.expression)}
-        lost = sorted(ours.keys() - written)
-        if lost:
-            raise CheckpointError(f"{lost[0]}: {self.model.name} has no place for it in the format that is written")
-        return theirs_of(Match(self.model, self.constants), equations, ours, {}, torch.float32)
+        equations = Equations(self.model, self.constants, ours)
+        if name := equations.unplaced():
+            raise CheckpointError(f"{name}: {self.model.name} has no place for it in the format that is written")
+        return theirs_of(equations, ours, {}, torch.float32)
 
 
 @cache
@@ -91,7 +88,7 @@ def export_of(module: Any, program: str) -> Export:
     none = f"the text equals none that {title} computes"
     found = match_of(module, getattr(module, "origin", None), known, none)
     said = models[found.model.name]
-    export = Export(replace(found.model, weights=said["weights"]), found.constants, said)
+    export = Export(replace(found.model, weights=said["weights"], zeros=()), found.constants, said)
     for test, why in said.get("must", {}).items():
         if not export.value(test):
             state = ", ".join(f"{name} is {found.constants[name]}" for name in sorted(names_of(parsed(test))))

@@ -212,7 +212,14 @@ class Candidate:
 def evaluating(text: ModelText) -> str:
     """The canonical form of what an evaluating model computes: without dropout. Raises FormulaError."""
     numbers = {name: number for name, number in text.numbers.items() if not name.endswith(DROPOUT)}
-    return canonical(check(replace(map_formulas(text, without_dropout), numbers=numbers), vocabulary()))
+    plain = replace(
+        text,
+        numbers=numbers,
+        stacks=tuple(stack.rewritten(without_dropout) for stack in text.stacks),
+        output=text.output and without_dropout(text.output),
+        words={name: without_dropout(source) for name, source in text.words.items()},
+    )
+    return canonical(check(plain, vocabulary()))
 
 
 def without_dropout(formula: Source) -> Source:
@@ -228,22 +235,6 @@ def without_dropout(formula: Source) -> Source:
         return formula
     lines = [f"{line.name} = {spell(rewritten(line.value, change))}" for line in parse(formula, second=True)]
     return replace(formula, text="\n".join(lines))
-
-
-def map_formulas(text: ModelText, change: Callable[[Source], Source]) -> ModelText:
-    """A model's text with its formulas changed."""
-
-    def each(sources: Mapping[str, Source]) -> dict[str, Source]:
-        return {name: change(source) for name, source in sources.items()}
-
-    def one(source: Source | None) -> Source | None:
-        return None if source is None else change(source)
-
-    stacks = tuple(
-        replace(stack, before=one(stack.before), after=one(stack.after), layers=each(stack.layers))
-        for stack in text.stacks
-    )
-    return replace(text, stacks=stacks, output=one(text.output), words=each(text.words))
 
 
 def is_numeral(token: str) -> bool:

@@ -20,13 +20,13 @@ from ...model import build
 from ...words import vocabulary
 from ..weights import model_tensors
 from . import FILE
-from .config import constants_of, read_config
-from .entries import NamedModel, common, named_for
+from .config import constants_of, model_of_folder
+from .entries import NamedModel, common
 from .shards import Shards
-from .tensors import Equation, Equations, Solver, refs, zeros_of
+from .tensors import Equation, Equations, Solver, refs
 from .text import text_of
 
-MOST_NAMED = 5  # tensors that an error names
+MAX_NAMES = 5  # of tensors that an error lists
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,11 @@ def open_folder(folder: Path) -> Opened:
 
     Raises CheckpointError, with the file and what to do.
     """
-    config = read_config(folder)
-    model = named_for(folder / FILE, config)
+    model, config = model_of_folder(folder)
     constants = constants_of(model, config, folder / FILE)
     shards = Shards(folder)
     try:
-        return opened(folder, model, constants, config, shards)
+        return open_model(folder, model, constants, config, shards)
     except (FormulaError, InputError, ZeroDivisionError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -78,138 +77,138 @@ def open_folder(folder: Path) -> Opened:
         raise CheckpointError(f"{what}; compare it with the folder that it was made from") from None
 
 
-def opened(
+def open_model(
     folder: Path, model: NamedModel, constants: dict[str, Any], config: Mapping[str, Any], shards: Shards
 ) -> Opened:
     notes = []
-    text, module, equations = built(model, constants)
-    theirs = spelled(model, shards, equations.rows)
-    if constants.get("tied") and (name := untied(equations.rows, shards, theirs)):
+    text, module, equations = build_named(model, constants)
+    stored = FolderTensors(folder, shards, equations)
+    if constants.get("tied") and (name := stored.untied()):
         notes.append(f"{folder}: {name} differs from the embedding to which config.json ties it; it is kept as stored")
-        text, module, equations = built(model, constants | {"tied": False})
-        theirs = spelled(model, shards, equations.rows)
-    tensors = solved(folder, model, equations, shards, theirs)
-    left = [name for name in shards if name not in theirs.values()]
-    unknown = [name for name in left if not is_left_out(model, name)]
-    if unknown:
-        near = nearest(unknown[0], [row.theirs for row in equations.rows])
-        what = (
-            f"{folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of {model.name}"
-        )
-        raise CheckpointError(f"{what};{did_you_mean(near)} expected the tensors of the architecture that {FILE} names")
-    kept = {
-        row.theirs: theirs[row.theirs] for row in equations.rows if row.theirs in theirs and not refs(row.expression)
-    }
-    if left := [*left, *(name for name in kept.values() if is_left_out(model, name))]:
-        notes.append(f"{folder}: left out, since no logits depend on them: {listed(left)}")
-    stored = {name: shards[spelling] for name, spelling in kept.items()}
-    origin = NamedOrigin(model.name, equations.constants, config, stored)
-    module.origin = origin  # type: ignore[assignment]
+        text, module, equations = build_named(model, constants | {"tied": False})
+        stored = FolderTensors(folder, shards, equations)
+    tensors, more = stored.ours(), stored.none_of_ours()
+    if left_out := stored.left_out(more):
+        notes.append(f"{folder}: left out, since no logits depend on them: {listed(left_out)}")
+    module.origin = NamedOrigin(model.name, equations.constants, config, more)  # type: ignore[assignment]
     return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
 
 
-def built(model: NamedModel, constants: Mapping[str, Any]) -> tuple[str, nn.Module, Equations]:
+def build_named(model: NamedModel, constants: Mapping[str, Any]) -> tuple[str, nn.Module, Equations]:
     """The text with these constants, its model without memory, and what tensors of theirs are of its own."""
     text = text_of(model, constants)
     module: nn.Module = build(check(read_text(text), vocabulary()), device="meta")
-    shapes = {name: tensor.shape for name, tensor in model_tensors(module).items()}
-    return text, module, Equations(model, constants, shapes)
+    return text, module, Equations(model, constants, model_tensors(module))
 
 
-def spelled(model: NamedModel, shards: Iterable[str], rows: Iterable[Equation]) -> dict[str, str]:
-    """The name in the file of each tensor that equations speak of: older spellings, and names without the prefix."""
-    wanted = {row.theirs for row in rows}
-    names: dict[str, str] = {}
-    for name in shards:
-        new = name
-        for old, spelling in common().old_names.items():
-            new = re.sub(old, spelling, new)
-        for one in (new, model.prefix + new):
-            if one in wanted:
-                names.setdefault(one, name)
-                break
-    return names
+class FolderTensors:
+    """The tensors of a folder, each at the equation that speaks of it.
 
+    spelling  the name in the files of each tensor that equations speak of: older spellings, names without the prefix
+    """
 
-def untied(rows: Iterable[Equation], shards: Shards, theirs: Mapping[str, str]) -> str:
-    """The name of an output of the folder's own that differs from the table to which it would be tied."""
-    table_of = {row.expression: row.theirs for row in rows if not row.again}
-    for row in rows:
-        table = table_of.get(row.expression, "")
-        if row.again and row.chosen and row.theirs in theirs and table in theirs:
-            one, other = shards[theirs[row.theirs]], shards[theirs[table]]
-            if one.shape != other.shape or not torch.equal(one, other):
-                return row.theirs
-    return ""
+    def __init__(self, folder: Path, shards: Shards, equations: Equations) -> None:
+        self.folder, self.shards, self.model = folder, shards, equations.model
+        self.rows, self.shapes, self.zeros = equations.rows, equations.shapes, equations.zeros
+        self.solver = Solver(equations.constants)
+        wanted = {row.theirs for row in self.rows}
+        self.spelling: dict[str, str] = {}
+        for name in shards:
+            new = name
+            for old, spelling in common().old_names.items():
+                new = re.sub(old, spelling, new)
+            for one in (new, self.model.prefix + new):
+                if one in wanted:
+                    self.spelling.setdefault(one, name)
+                    break
+        named = {*self.spelling.values()}
+        self.others = [name for name in shards if name not in named]
 
+    def stored(self, row: Equation) -> Tensor:
+        return self.shards[self.spelling[row.theirs]]
 
-def solved(
-    folder: Path, model: NamedModel, equations: Equations, shards: Shards, theirs: Mapping[str, str]
-) -> dict[str, Tensor]:
-    """Our tensors by name."""
-    shapes, solver = equations.shapes, Solver(equations.constants)
-    tensors: dict[str, Tensor] = {name: torch.zeros(shapes[name]) for name in zeros_of(model, shapes)}
-    missing = [row.theirs for row in equations.rows if row.theirs not in theirs and not row.again and not row.optional]
-    if missing:
-        near = nearest(missing[0], [name for name in shards if name not in theirs.values()])
-        what = f"{folder}: {listed(missing)} {'is' if len(missing) == 1 else 'are'} missing;{did_you_mean(near)}"
-        raise CheckpointError(f"{what} expected the tensors of the architecture that {FILE} names")
-    tables: dict[str, dict[int, Tensor]] = {}
-    for row in equations.rows:
-        if row.again or not refs(row.expression):
-            continue
-        if row.theirs not in theirs:
-            tensors |= {one.name: torch.zeros(shapes[one.name]) for one in refs(row.expression)}
-            continue
-        tensor, expected = shards[theirs[row.theirs]], solver.shape(row.expression, shapes)
-        if tensor.shape != expected:
-            what = f"{folder}: {row.theirs} has the shape {tuple(tensor.shape)}; {FILE} says {tuple(expected)}"
-            raise CheckpointError(f"{what}; expected the tensors that were saved with it")
-        for one, part in solver.ours(row.expression, tensor, shapes):
-            if one.number is None:
-                tensors[one.name] = part
-            else:
-                tables.setdefault(one.name, {})[one.number] = part
-    tensors |= {name: torch.stack([parts[n] for n in sorted(parts)]) for name, parts in tables.items()}
-    check_again(folder, model, equations, shards, theirs, tensors)
-    absent = sorted(shapes.keys() - tensors.keys())
-    if absent:
-        raise CheckpointError(f"{model.name}: its data file gives no value to {listed(absent)}")
-    return tensors
+    def untied(self) -> str:
+        """The name of an output of the folder's own that differs from the table to which it would be tied."""
+        rows = [row for row in self.rows if row.theirs in self.spelling]
+        tables = {row.expression: row for row in rows if not row.again}
+        for row in rows:
+            if row.again and row.chosen and row.expression in tables:
+                own, table = self.stored(row), self.stored(tables[row.expression])
+                if own.shape != table.shape or not torch.equal(own, table):
+                    return row.theirs
+        return ""
 
+    def ours(self) -> dict[str, Tensor]:
+        """Our tensors by name."""
+        rows = [row for row in self.rows if not row.again]
+        missing = [row.theirs for row in rows if row.theirs not in self.spelling and not row.optional]
+        if missing:
+            near = did_you_mean(nearest(missing[0], self.others))
+            what = f"{self.folder}: {listed(missing)} {'is' if len(missing) == 1 else 'are'} missing;{near}"
+            raise CheckpointError(f"{what} expected the tensors of the architecture that {FILE} names")
+        names = [*self.zeros]
+        names += [one.name for row in rows if row.theirs not in self.spelling for one in refs(row.expression)]
+        tensors = {name: torch.zeros(self.shapes[name]) for name in names}
+        tables: dict[str, dict[int, Tensor]] = {}
+        for row in rows:
+            if row.theirs not in self.spelling or not refs(row.expression):
+                continue
+            tensor, expected = self.stored(row), self.solver.shape(row.expression, self.shapes)
+            if tensor.shape != expected:
+                what = f"{self.folder}: {row.theirs} has the shape {tuple(tensor.shape)}; {FILE} says {tuple(expected)}"
+                raise CheckpointError(f"{what}; expected the tensors that were saved with it")
+            for one, part in self.solver.ours(row.expression, tensor, self.shapes):
+                if one.number is None:
+                    tensors[one.name] = part
+                else:
+                    tables.setdefault(one.name, {})[one.number] = part
+        tensors |= {name: torch.stack([parts[n] for n in sorted(parts)]) for name, parts in tables.items()}
+        self.check_again(tensors)
+        absent = sorted(self.shapes.keys() - tensors.keys())
+        if absent:
+            raise CheckpointError(f"{self.model.name}: its data file gives no value to {listed(absent)}")
+        return tensors
 
-def check_again(
-    folder: Path,
-    model: NamedModel,
-    equations: Equations,
-    shards: Shards,
-    theirs: Mapping[str, str],
-    tensors: Mapping[str, Tensor],
-) -> None:
-    """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to, or one that
-    follows from sizes from what it should be."""
-    solver = Solver(equations.constants)
-    for row in equations.rows:
-        own = refs(row.expression)
-        if row.theirs not in theirs or (not row.again if own else is_left_out(model, row.theirs)):
-            continue
-        stored = shards[theirs[row.theirs]]
-        ours = solver.theirs(row.expression, lambda one: tensors[one.name])
-        rounding = 0.0 if own else torch.finfo(stored.dtype).eps
-        if stored.shape == ours.shape and (stored.double() - ours.to(stored.dtype)).abs().max() <= rounding:
-            continue
-        if own:
-            what = f"{folder}: {row.theirs} differs from the tensor to which it is tied, our {own[0].name}"
-            raise CheckpointError(f"{what}; expected that both are equal, or one of them alone")
-        what = f"{folder}: {row.theirs} is not {row.expression}"
-        raise CheckpointError(f"{what}, which the text has in its place; expected a folder with that table, or without")
+    def check_again(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to, or one
+        that follows from sizes from what it should be."""
+        for row in self.rows:
+            own = refs(row.expression)
+            if row.theirs not in self.spelling or (not row.again if own else self.is_left_out(row.theirs)):
+                continue
+            stored = self.stored(row)
+            ours = self.solver.theirs(row.expression, lambda one: tensors[one.name])
+            rounding = 0.0 if own else torch.finfo(stored.dtype).eps
+            if stored.shape == ours.shape and (stored.double() - ours.to(stored.dtype)).abs().max() <= rounding:
+                continue
+            if own:
+                what = f"{self.folder}: {row.theirs} differs from the tensor to which it is tied, our {own[0].name}"
+                raise CheckpointError(f"{what}; expected that both are equal, or one of them alone")
+            what = f"{self.folder}: {row.theirs} is not {row.expression}, which the text has in its place"
+            raise CheckpointError(f"{what}; expected a folder with that table, or without")
 
+    def none_of_ours(self) -> dict[str, Tensor]:
+        """Tensors of which equations speak, and that are made of none of ours. Raises CheckpointError for one of which
+        no equation speaks, unless it is known to be left out."""
+        unknown = [name for name in self.others if not self.is_left_out(name)]
+        if unknown:
+            near = did_you_mean(nearest(unknown[0], [row.theirs for row in self.rows]))
+            what = f"{self.folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of"
+            what += f" {self.model.name};{near} expected the tensors of the architecture that {FILE} names"
+            raise CheckpointError(what)
+        rows = [row for row in self.rows if row.theirs in self.spelling and not refs(row.expression)]
+        return {row.theirs: self.stored(row) for row in rows}
 
-def is_left_out(model: NamedModel, name: str) -> bool:
-    patterns = (*model.leave, *common().leave)
-    return any(fnmatch.fnmatch(one, pattern) for one in (name, model.prefix + name) for pattern in patterns)
+    def left_out(self, more: Iterable[str]) -> list[str]:
+        """The names in the files of what is no part of the text; `more` are names of the model's that may be none."""
+        return [*self.others, *(name for name in (self.spelling[one] for one in more) if self.is_left_out(name))]
+
+    def is_left_out(self, name: str) -> bool:
+        patterns = (*self.model.leave, *common().leave)
+        names = (name, self.model.prefix + name)
+        return any(fnmatch.fnmatch(one, pattern) for one in names for pattern in patterns)
 
 
 def listed(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ...errors import CheckpointError
 from ...structured import load_json
+from ..weights import readable
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-MOST = 5 * 10**9  # bytes of tensors in a file, as transformers writes them
+MAX_SHARD_BYTES = 5 * 10**9  # as transformers writes them
+AGAIN = "copy the folder again"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Errors of the library as ours, with the file."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: the file is missing; copy the folder again") from None
-    except (SafetensorError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: damaged or cut off ({str(error).strip()}); copy it again") from None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 class Shards(Mapping[str, Tensor]):
@@ -41,26 +29,25 @@ class Shards(Mapping[str, Tensor]):
         self.files = self._files()
         self._opened: dict[str, Any] = {}
         for file in sorted(set(self.files.values())):
-            with readable(folder / file):
+            with readable(folder / file, AGAIN):
                 self._opened[file] = safe_open(folder / file, "pt")
         held = {file: set(opened.keys()) for file, opened in self._opened.items()}
         for name, file in self.files.items():
             if name not in held[file]:
-                what = f"{folder / file}: {name}, which {INDEX} names, is not in it"
-                raise CheckpointError(f"{what}; copy the folder again")
+                raise CheckpointError(f"{folder / file}: {name}, which {INDEX} names, is not in it; {AGAIN}")
 
     def _files(self) -> dict[str, str]:
         """The file of each tensor."""
         index, single = self.folder / INDEX, self.folder / SINGLE
         if index.is_file():
-            with readable(index):
+            with readable(index, AGAIN):
                 said = load_json(index)
             files = said.get("weight_map") if isinstance(said, dict) else None
             if not isinstance(files, dict) or not all(is_plain(file) for file in files.values()):
                 raise CheckpointError(f"{index}: expected `weight_map`, the name of a file for each tensor")
             return files
         if single.is_file():
-            with readable(single), safe_open(single, "pt") as opened:
+            with readable(single, AGAIN), safe_open(single, "pt") as opened:
                 return dict.fromkeys(opened.keys(), SINGLE)
         others = [path.name for pattern in PICKLES for path in sorted(self.folder.glob(pattern))]
         what = f"{self.folder}: holds neither {SINGLE} nor {INDEX}"
@@ -70,7 +57,7 @@ class Shards(Mapping[str, Tensor]):
                 f"{what}; where the folder was made, write it as safetensors: "
                 "AutoModel.from_pretrained(FOLDER).save_pretrained(OUT)"
             )
-        raise CheckpointError(f"{what}; copy the folder again")
+        raise CheckpointError(f"{what}; {AGAIN}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +65,7 @@ class Shards(Mapping[str, Tensor]):
         return (INDEX, *sorted(set(self.files.values())))
 
     def __getitem__(self, name: str) -> Tensor:
-        with readable(self.folder / self.files[name]):
+        with readable(self.folder / self.files[name], AGAIN):
             tensor: Tensor = self._opened[self.files[name]].get_tensor(name)
         return tensor
 
@@ -94,25 +81,22 @@ def is_plain(name: Any) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
 
 
-def write_shards(folder: Path, tensors: Iterator[tuple[str, Tensor]], most: int = MOST) -> list[str]:
-    """Write tensors into files of at most `most` bytes, or of one tensor, and an index where there are several."""
+def write_shards(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_bytes: int = MAX_SHARD_BYTES) -> None:
+    """Write tensors into files of at most `max_bytes`, or of one tensor, and an index where there are several."""
     files: list[dict[str, Tensor]] = [{}]
     for name, tensor in tensors:
-        if files[-1] and sum(t.nbytes for t in files[-1].values()) + tensor.nbytes > most:
+        if files[-1] and sum(t.nbytes for t in files[-1].values()) + tensor.nbytes > max_bytes:
             files.append({})
         files[-1][name] = tensor
-    names, total = [], 0
     weight_map: dict[str, str] = {}
     for number, file in enumerate(files, 1):
         name = SINGLE if len(files) == 1 else f"model-{number:05d}-of-{len(files):05d}.safetensors"
         save_file({key: alone(tensor) for key, tensor in file.items()}, folder / name, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(file, name)
-        total += sum(tensor.nbytes for tensor in file.values())
-        names.append(name)
     if len(files) > 1:
+        total = sum(tensor.nbytes for file in files for tensor in file.values())
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         (folder / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
-    return names
 
 
 def alone(tensor: Tensor) -> Tensor:

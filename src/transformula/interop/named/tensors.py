@@ -165,7 +165,7 @@ class Solver:
         return self.theirs(expression, lambda one: on_meta(one, shapes)).shape
 
     def ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[OurTensor, Tensor]]:
-        """OurTensor of theirs, whose shape is that of `shape`."""
+        """The tensors of ours that theirs is made of; its shape is that of `shape`."""
         match expression:
             case OurTensor():
                 yield expression, theirs
@@ -272,10 +272,16 @@ def joined(node: ast.expr) -> list[ast.expr]:
 
 
 class Equations:
-    """The equations of a named model for the tensors that a model of ours has. `rows` are in the order of the file."""
+    """The equations of a named model for the tensors that a model of ours has.
 
-    def __init__(self, model: NamedModel, constants: Mapping[str, Any], shapes: Shapes) -> None:
-        self.constants, self.shapes, self.prefix = constants, shapes, model.prefix
+    rows   in the order of the file
+    zeros  tensors of ours that their folder lacks, all zero
+    """
+
+    def __init__(self, model: NamedModel, constants: Mapping[str, Any], ours: Mapping[str, Tensor]) -> None:
+        shapes = {name: tensor.shape for name, tensor in ours.items()}
+        self.model, self.constants, self.shapes = model, constants, shapes
+        self.zeros = [name for pattern in model.zeros for name in fnmatch.filter(shapes, pattern)]
         self.rows: list[Equation] = []
         self.suffixes: dict[str, list[str]] = defaultdict(list)
         for name in shapes:
@@ -284,13 +290,18 @@ class Equations:
             self.suffixes[name].append("")
         self.nested(model.weights, "", "", {})
 
+    def unplaced(self) -> str:
+        """The first tensor of ours that no row has, and whose numbers would be lost; "" for none."""
+        written = {one.name for row in self.rows for one in refs(row.expression)}
+        return min(self.shapes.keys() - written - {*self.zeros}, default="")
+
     def nested(self, rows: Mapping[str, Any], theirs: str, ours: str, at: Mapping[str, int]) -> None:
         for key, value in rows.items():
             if not isinstance(value, dict):
                 self.leaf(theirs + key, str(value), ours, at)
                 continue
             if key == PREFIX:
-                self.nested(value, theirs + self.prefix, ours, at)
+                self.nested(value, theirs + self.model.prefix, ours, at)
                 continue
             left, _, right = (part.strip() for part in key.partition("="))
             start = ours + right
@@ -343,8 +354,3 @@ class Equations:
 
 def put_number(name: str, variable: str, number: int) -> str:
     return re.sub(rf"(?<!\w){variable}(?!\w)", str(number), name)
-
-
-def zeros_of(model: NamedModel, shapes: Shapes) -> list[str]:
-    """The tensors of ours that their folder lacks, all zero."""
-    return [name for pattern in model.zeros for name in fnmatch.filter(shapes, pattern)]

@@ -19,28 +19,26 @@ from ...language.rewriting import rewritten, spell
 from ...language.source import Source
 from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
 from . import FILE
-from .config import constants_of, read_config
-from .entries import NamedModel, named, named_for, names
+from .config import constants_of, model_of_folder
+from .entries import NamedModel, named, names
 from .expressions import NOTHING, compute, names_of
 
 
 def text_of_folder(folder: Path) -> str:
     """The text of the model of a folder, by its config.json alone. Raises CheckpointError."""
-    config = read_config(folder)
-    model = named_for(folder / FILE, config)
+    model, config = model_of_folder(folder)
     return text_of(model, constants_of(model, config, folder / FILE))
 
 
 def task_of_folder(folder: Path) -> str:
     """What the models of a folder's family are trained for. Raises CheckpointError."""
-    return named_for(folder / FILE, read_config(folder)).task
+    return model_of_folder(folder)[0].task
 
 
 def text_for_task(folder: Path, task: str) -> str | None:
     """The text of the model of a folder with the output that its family has for another task; None where no named model
     of its `model_type` is for that task. Raises CheckpointError."""
-    config = read_config(folder)
-    own = named_for(folder / FILE, config)
+    own, config = model_of_folder(folder)
     for model in map(named, names()):
         if model.task == task and set(model.model_type) & set(own.model_type):
             return text_of(model, constants_of(model, config, folder / FILE))

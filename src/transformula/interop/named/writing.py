@@ -23,7 +23,7 @@ from .entries import NamedModel, named
 from .matching import NONE, Match, match
 from .reading import NamedOrigin
 from .shards import write_shards
-from .tensors import Equations, OurTensor, Solver, refs, zeros_of
+from .tensors import Equations, OurTensor, Solver, refs
 from .text import text_of
 
 LABELS = ("id2label", "label2id")
@@ -31,19 +31,17 @@ SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")  # null where nobody 
 
 
 def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
-    """Write config.json and the tensors, in `dtype` or their own type, of a module whose text equals a named model.
+    """Write config.json and the tensors, in `dtype` or their own type, of a module whose text equals a named model. A
+    folder that was read before is written as it was.
 
     Raises CheckpointError where it equals none, with the line that differs from the nearest.
     """
     origin = getattr(module, "origin", None)
-    found = match_of(module, origin)
-    tensors = model_tensors(module)
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    zeros = zeros_of(found.model, shapes)
-    for name in zeros:
+    found, tensors = match_of(module, origin), model_tensors(module)
+    equations = equations_of(found, tensors)
+    for name in equations.zeros:
         if tensors[name].any():
             raise CheckpointError(f"{name} is not 0, and {found.model.name} of transformers has no such tensor")
-    equations = equations_of(module, found)
     kept = None if origin is None else origin.config
     config = config_of(found.model, found.constants, kept)
     if kept is None:
@@ -55,19 +53,15 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     dtype = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    stored = {} if origin is None else origin.stored
-    theirs = theirs_of(found, equations, tensors, stored, dtype)
+    theirs = theirs_of(equations, tensors, {} if origin is None else origin.stored, dtype)
     write_shards(folder, ((name, t.to(dtype) if t.is_floating_point() else t) for name, t in theirs))
 
 
-def equations_of(module: Any, found: Match) -> Equations:
-    """The tensors of a named model as expressions of a module's. Raises CheckpointError for one that has no place."""
-    shapes = {name: tensor.shape for name, tensor in model_tensors(module).items()}
-    equations = Equations(found.model, found.constants, shapes)
-    written = {one.name for row in equations.rows for one in refs(row.expression)}
-    lost = sorted(shapes.keys() - written - set(zeros_of(found.model, shapes)))
-    if lost:
-        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it")
+def equations_of(found: Match, tensors: Mapping[str, Tensor]) -> Equations:
+    """The tensors of a named model as expressions of ours. Raises CheckpointError for one of ours without a place."""
+    equations = Equations(found.model, found.constants, tensors)
+    if name := equations.unplaced():
+        raise CheckpointError(f"{name}: the data file of {found.model.name} has no place for it")
     return equations
 
 
@@ -83,14 +77,10 @@ def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel
 
 
 def theirs_of(
-    found: Match,
-    equations: Equations,
-    tensors: Mapping[str, Tensor],
-    stored: Mapping[str, Tensor],
-    dtype: torch.dtype,
+    equations: Equations, tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor], dtype: torch.dtype
 ) -> Iterator[tuple[str, Tensor]]:
     """Their tensors by name, made one after the other; those that are none of ours as they were `stored`."""
-    solver = Solver(found.constants)
+    solver = Solver(equations.constants)
 
     def ours(one: OurTensor) -> Tensor:
         return tensors[one.name] if one.number is None else tensors[one.name][one.number]
