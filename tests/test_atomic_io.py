@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
 
+from transformula import atomic_io
 from transformula.atomic_io import check_inside, flocked, remove_abandoned, remove_partial, whole_folder, write_whole
 from transformula.data.cache import cached_entry
 from transformula.errors import CheckpointError
@@ -183,3 +185,15 @@ def test_what_a_killed_process_had_set_aside_is_put_back(tmp_path: Path) -> None
     place = left_over(tmp_path / "out", 2, "replaced/a")
     remove_abandoned(tmp_path / "out")
     assert not place.exists() and (tmp_path / "out" / "a").read_text() == "theirs"
+
+
+def test_a_temporary_file_that_cannot_be_looked_at_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def refused(file: BinaryIO, path: Path) -> bool:
+        opened.append(file)
+        raise OSError("the disk went away")
+
+    monkeypatch.setattr(atomic_io, "_is_ours", refused)
+    write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new" and opened[0].closed

@@ -41,11 +41,11 @@ def suggested(error: FormulaError) -> str:
     return "\n".join(rows).strip()
 
 
-WORDS = [(name, row) for row in field_names.WORDS for name in row[0].split()]
+WORDS = [(name, row) for row in field_names.rows_of("words") for name in row[0].split()]
 
 
 @pytest.mark.parametrize(("name", "row"), WORDS, ids=[name for name, _ in WORDS])
-def test_a_word(name: str, row: tuple[str, str, str, str]) -> None:
+def test_a_word(name: str, row: field_names.Row) -> None:
     error = refused(f"x = x + {name}(norm(x))")
     ours = row[1].split("(")[0]
     assert error.near == [ours] and f"did you mean {row[1]}" in str(error)
@@ -96,7 +96,7 @@ DEFINITIONS = 'words: {"f(s, i, j)": s = s - i + j, "m(i, j)": m = i - j < 4}\n'
 def options() -> list[tuple[str, str, str]]:
     """(word, the field's option, ours), of "*" with all words that have it."""
     found = []
-    for words, theirs, ours, _ in field_names.OPTIONS:
+    for words, theirs, ours in ((row["words"], row["names"], row["ours"]) for row in field_names.table()["options"]):
         for word in VOCABULARY if words == "*" else words.split():
             held = [one for one in ours.split() if one in VOCABULARY[word].options]
             if not held:
@@ -136,7 +136,7 @@ def test_an_option(word: str, theirs: str, ours: str) -> None:
     check(model(keys.replace(row, f"{row.split(': ')[0]}: {suggested(error).removeprefix('layer: ')}")), VOCABULARY)
 
 
-READ = [(theirs, ours) for row, ours in field_names.NAMES for theirs in row.split() if theirs.isidentifier()]
+READ = [(theirs, ours) for row, ours, _ in field_names.rows_of("names") for theirs in row.split()]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [pair for pair in READ if pair[1] in ("x", "layer", "pi")])
@@ -156,11 +156,11 @@ def test_a_number_in_a_formula() -> None:
     assert refused("x = x + attention(norm(x), heads=n_head)").near == ["heads"]
 
 
-KEYS = [(name, row) for row in field_names.MODEL_KEYS for name in row[0].split()]
+KEYS = [(name, row) for row in field_names.rows_of("model_keys") for name in row[0].split()]
 
 
 @pytest.mark.parametrize(("name", "row"), KEYS, ids=[name for name, _ in KEYS])
-def test_a_key_of_a_model_file(name: str, row: tuple[str, str, str]) -> None:
+def test_a_key_of_a_model_file(name: str, row: field_names.Row) -> None:
     error = refused(f"{name}: 4\nlayer: x = x + attention(norm(x)); x = x + mlp(norm(x))")
     ours = row[1].split()[0]
     if name == "layers":
@@ -186,11 +186,11 @@ def fields() -> dict[str, Any]:
     return {name: group for group in (SearchSettings, *groups) for name in group.model_fields}
 
 
-SETTINGS = [(name, row) for row in field_names.SETTINGS for name in row[0].split()]
+SETTINGS = [(name, row) for row in field_names.rows_of("settings") for name in row[0].split()]
 
 
 @pytest.mark.parametrize(("name", "row"), SETTINGS, ids=[name for name, _ in SETTINGS])
-def test_a_setting(name: str, row: tuple[str, str, str]) -> None:
+def test_a_setting(name: str, row: field_names.Row) -> None:
     """In Python and on a command line; what is suggested is read."""
     held = fields()
     ours = next(one for one in row[1].split() if one in held)

@@ -22,7 +22,7 @@ FOUNDATION: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
-    "field_names": {"errors"},
+    "field_names": {"errors", "structured"},
     "figure": {"plain"},
     "notebook": set(),
     "ownership": {"atomic_io", "errors", "structured"},

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,13 +44,13 @@ def disk_errors(target: Path, again: str = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = _disk_error(target, error)
-        if told is None:
+        message = _disk_message(target, error)
+        if message is None:
             raise
-        raise RunError(told + (f"; {again}" if again else "")) from error
+        raise RunError(message + (f"; {again}" if again else "")) from error
 
 
-def _disk_error(target: Path, error: Exception) -> str | None:
+def _disk_message(target: Path, error: Exception) -> str | None:
     """What is said of an error; None for one that is not the disk's."""
     quoted = None if isinstance(error, TransformulaError) else OF_SYSTEM.search(str(error))
     number: int | None
@@ -112,7 +112,7 @@ def write_whole(path: Path, content: bytes) -> None:
     The folder must exist. A link at `path` is replaced, not followed. Raises OSError; then nothing is left behind. What
     a process that was killed here left, the next that writes the same file takes over.
     """
-    file = _beside(path)
+    file = _temporary_file(path)
     temporary = Path(file.name)
     try:
         with file:
@@ -128,15 +128,15 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _beside(path: Path) -> BinaryIO:
+def _temporary_file(path: Path) -> BinaryIO:
     """An empty file beside `path` that no other process writes: `.NAME.part`, or another name where that is taken."""
     temporary = path.with_name(f".{path.name}.part")
-    with suppress(OSError):  # a link, a folder, or another person's
-        file = open(temporary, "r+b", opener=_open_no_link)
+    with suppress(OSError), ExitStack() as opened:  # a link, a folder, or another person's
+        file = opened.enter_context(open(temporary, "r+b", opener=_open_no_link))
         if _is_ours(file, temporary):
             file.truncate()
+            opened.pop_all()  # it stays open
             return file
-        file.close()
     return open(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"), "xb")
 
 
@@ -191,10 +191,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
     stay where they are: there the files are replaced one by one. Raises CheckpointError where `target` is a link.
     """
     if target.is_symlink():
-        raise CheckpointError(
-            f"{target}: is a link to {os.path.realpath(target)}; nothing is written through a link. Name the folder"
-            " itself, or put a folder in the place of the link"
-        )
+        what = f"{target}: is a link to {os.path.realpath(target)}; nothing is written through a link"
+        raise CheckpointError(f"{what}. Name the folder itself, or put a folder in the place of the link")
     target = target.absolute()
     stays = target.is_dir() and (target.samefile(Path.cwd()) or os.path.ismount(target))
     before = [path for path in target.rglob("*") if not path.is_dir()] if stays else []
@@ -254,10 +252,9 @@ def follow_umask(path: Path, folder: Path) -> None:
 def remove_partial(parent: Path) -> None:
     """Remove what processes that were killed left half written in `parent`, or put back what they were replacing."""
     for left in parent.glob(f"{PARTIAL}*"):
-        if left.is_symlink():  # none of ours
-            continue
-        put_back(left, parent / left.name.removeprefix(PARTIAL).rsplit("-", 1)[0])
-        shutil.rmtree(left, ignore_errors=True)
+        if not left.is_symlink():  # which is none of ours
+            put_back(left, parent / left.name.removeprefix(PARTIAL).rsplit("-", 1)[0])
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def put_back(place: Path, target: Path) -> None:
@@ -283,23 +280,17 @@ def _abandoned(place: Path) -> bool:
     if not {path.name for path in place.iterdir()} <= {HELD, "new", REPLACED}:
         return False
     try:
-        import fcntl
-
-        handle = os.open(place / HELD, os.O_RDWR | os.O_NOFOLLOW)
-    except (ImportError, OSError):
+        handle = os.open(place / HELD, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is held, or there are no locks here
-        return False
+        return flocked(handle, otherwise=False)
     finally:
         os.close(handle)
-    return True
 
 
 def bytes_in(folder: Path) -> int:
-    """Bytes of all files in a folder and below; 0 where there is none. What another process removes meanwhile does not
-    count."""
+    """Bytes of all files in a folder and below, but for those that another process removes meanwhile; 0 for none."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -309,20 +300,15 @@ def bytes_in(folder: Path) -> int:
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """Raise CheckpointError if `path`, a place in `folder`, leads out of it by a link: nothing may be written there.
-
-    Whoever was sent a folder does not look at each name in it before training goes on there. The folder itself may be
-    reached by a link, since its user named it.
-    """
+    """Raise CheckpointError if `path`, a place in `folder`, leads out of it by a link: a folder may come from a
+    stranger. The folder itself may be reached by a link, since its user named it."""
     home, place = os.path.realpath(folder), folder
     for part in path.relative_to(folder).parts:
         place = place / part
         target = os.path.realpath(place)
         if place.is_symlink() and not Path(target).is_relative_to(home):
-            raise CheckpointError(
-                f"{place}: is a link to {target}, outside {folder}; nothing is written or deleted through it. Put what"
-                " it leads to in its place, or take it away"
-            )
+            what = f"{place}: is a link to {target}, outside {folder}; nothing is written or deleted through it"
+            raise CheckpointError(f"{what}. Put what it leads to in its place, or take it away")
 
 
 def sync(path: Path) -> None:

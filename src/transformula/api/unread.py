@@ -6,10 +6,10 @@ reads, or another setting. Options of texts in files are read by the formats tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..errors import ConfigError, setting
+from ..errors import ConfigError, joined, setting
 from ..plain import several
 from ..settings import Settings, with_current_keys
 
@@ -34,11 +34,14 @@ def check_read(
     stated = {key for key in in_file if both[key] != defaults[key].default}
     stated |= {key for key, value in with_current_keys(given).items() if value is not None}
     reasons = unread(plan.data, plan.training, plan.architecture, stated)
-    if not plan.resume:
-        reasons |= unread_of_model(plan.architecture)
+    refuse(reasons if plan.resume else reasons | unread_of_model(plan.architecture), source, given)
+
+
+def refuse(reasons: Mapping[str, str], source: str = "", beside: Collection[str] = ()) -> None:
+    """Raise ConfigError for keys with the reasons for which nothing reads them."""
     if reasons:
         mistakes = [f"{key}: {reason}; leave it out" for key, reason in reasons.items()]
-        raise ConfigError(mistakes, source=source, beside=given)
+        raise ConfigError(mistakes, source=source, beside=beside)
 
 
 def unread(
@@ -69,7 +72,7 @@ def unread_by(settings: Settings, key: str, reader: str) -> str:
     if value != field.default:
         return ""
     others = [str(other) for other in get_args(field.annotation) if other != field.default]  # none of a switch
-    return f"is read only with {setting(reader, listed(others, 'or'))}"
+    return f"is read only with {setting(reader, joined(others, 'or'))}"
 
 
 def not_among(name: str, key: str, reads: Mapping[str, Collection[str]]) -> str:
@@ -77,14 +80,8 @@ def not_among(name: str, key: str, reads: Mapping[str, Collection[str]]) -> str:
     if key in reads[name]:
         return ""
     readers = [other for other, keys in reads.items() if key in keys]
-    do = f" ({listed(readers, 'and')} {'do' if len(readers) > 1 else 'does'})" if readers else ""
+    do = f" ({joined(readers, 'and')} {'do' if len(readers) > 1 else 'does'})" if readers else ""
     return f"{name} does not read it{do}"
-
-
-def listed(names: Sequence[str], word: str) -> str:
-    """'a, b and c'."""
-    *others, last = names or ("",)
-    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def unread_of_model(architecture: Architecture) -> dict[str, str]:
@@ -101,8 +98,7 @@ def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Collection[
 
     kind, data  the class of these settings, and their values with the sources
     """
-    if reasons := unread_in_files(kind.read({key: data[key] for key in data if key in kind.model_fields}), keys):
-        raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
+    refuse(unread_in_files(kind.read({key: data[key] for key in data if key in kind.model_fields}), keys))
 
 
 def unread_in_files(data: Settings, keys: Collection[str]) -> dict[str, str]:
