@@ -26,7 +26,7 @@ FOUNDATION: dict[str, set[str]] = {
     "figure": {"plain"},
     "notebook": set(),
     "ownership": {"atomic_io", "errors", "structured"},
-    "plain": set(),
+    "plain": {"notebook"},
     "registry": {"errors", "extras"},
     "settings": {"errors", "field_names", "plain"},
     "structured": set(),

@@ -32,13 +32,6 @@ def page(text: str, pictures: Sequence[tuple[str, str]] = ()) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start">{images}{body}</div>'
 
 
-class TextPage:
-    """What a notebook shows as its `repr`."""
-
-    def _repr_html_(self) -> str:
-        return page(repr(self))
-
-
 def in_notebook() -> bool:
     """Whether this process is a notebook's kernel."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

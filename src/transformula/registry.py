@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from .errors import InputError, UnknownName
-from .extras import need
 
 T = TypeVar("T")
 
@@ -132,6 +131,8 @@ class Registry(Generic[T]):
         """The thing called `name`, of which every optional package is here. Raises MissingExtra, UnknownName."""
         thing = self.get(name)
         for package in self._needed[self.name_of(name)]:
+            from .extras import need
+
             need(package, f"the {self.kind} {name}")
         return thing
 

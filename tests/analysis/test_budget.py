@@ -31,7 +31,7 @@ def test_a_large_model_says_what_is_left_out() -> None:
     rows = repr(page).splitlines()
     assert any(row.startswith("left out") for row in rows)
     assert any("the diagram" in row for row in rows) and not page.diagram
-    assert not page.nearest and any("neighbours" in row for row in rows)
+    assert not page.nearest and any("neighbors" in row for row in rows)
     with pytest.raises(InputError, match="too large"):
         nearest(LARGE, **SMALL)
 

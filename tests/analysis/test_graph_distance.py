@@ -13,17 +13,17 @@ from tests import pace
 from tests.diagram.test_diagram import WIRINGS
 from tests.language.test_models import DOCUMENTS, read
 from transformula import gallery
-from transformula.analysis.canonical import wiring_key
+from transformula.analysis.canonical import WIRING_DEPTH, at_wiring_depth, wiring_key
 from transformula.analysis.graph_distance import (
     LEAST,
     WiringShape,
     distance,
     layers_apart,
     shape,
-    shape_of,
     unseen,
 )
 from transformula.language.check import check
+from transformula.language.messages import FormulaError
 from transformula.language.model_file import ModelText, from_formula, read_text
 from transformula.words import vocabulary
 
@@ -38,7 +38,7 @@ def text_of(formula: str) -> ModelText:
 
 def of(formula: str) -> WiringShape:
     """The shape of a layer's formula, or of a model file's text."""
-    return shape_of(text_of(formula), vocabulary())
+    return shape(at_wiring_depth(check(text_of(formula), vocabulary()), vocabulary()))
 
 
 def ranked(wanted: WiringShape) -> list[tuple[float, str]]:
@@ -212,3 +212,34 @@ def test_what_the_key_leaves_out() -> None:
     texts[alibi] = {"norms": [], "chance": [], "scores": ["alibi"], "shared": []}
     for formula, wanted in texts.items():
         assert unseen(check(text_of(formula), vocabulary())) == wanted
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: read_text(d).name)
+def test_layers_that_tell_how_a_deeper_stack_is_stand_for_it(document: str) -> None:
+    """The wiring at depth 12, made of fewer layers or checked again, is that of the model checked at this depth."""
+    text, words = read(document)
+    for depth in (3, 4, 7):
+        try:
+            shallow = check(text.override({"depth": depth}), words)
+            deep = check(text.override({"depth": WIRING_DEPTH}), words)
+        except FormulaError:
+            continue
+        assert shape(at_wiring_depth(shallow, words)) == shape(deep)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "before: x = embed(tokens); s = 0\nlayer: s = s + 1; x = x * s + mlp(norm(x))",
+        "before: x = embed(tokens); a = x; b = x; c = x\nlayer: d = a; a = b; b = c; c = x; x = x + mlp(d)",
+        "before: x = embed(tokens); b = 0\nlayer: a = b; b = mlp(x); x = x + a",
+        "before: x = embed(tokens); a = x; b = x\nlayer: x = x + mlp(a); a = a + mlp(b); b = b + mlp(x)",
+        "layer: x = x + mlp(norm(x)) if layer > 8 else x + attention(norm(x))",
+        "layer: x = depth ** -0.5 * x + mlp(norm(x))",
+        "layers: {a: x = x + mlp(norm(x)), b: x = x + attention(norm(x))}\norder: [a, a, a, a, b]",
+    ],
+)
+def test_what_changes_from_layer_to_layer_is_seen(text: str) -> None:
+    model, words = read_text(text), vocabulary()
+    deep = check(model.override({"depth": WIRING_DEPTH}), words)
+    assert shape(at_wiring_depth(check(model, words), words)) == shape(deep)

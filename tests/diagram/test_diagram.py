@@ -13,11 +13,11 @@ import pytest
 from tests.language.test_models import DOCUMENTS, read
 from tests.portions import every_third
 from transformula import gallery
-from transformula.diagram import difference, draw_svg, draw_text
+from transformula.diagram.differences import difference
 from transformula.diagram.layout import arrange
 from transformula.diagram.parts import Diagram, diagrams
-from transformula.diagram.svg import EQUATION, WIDTH, Sheet, panel
-from transformula.diagram.text import diagram_text, wrapped
+from transformula.diagram.svg import EQUATION, WIDTH, Sheet, draw_svg, panel
+from transformula.diagram.text import diagram_text, draw_text, wrapped
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import from_formula, read_text

@@ -25,8 +25,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import analyze
-from transformula.analysis.canonical import check_for_wiring, formula_hash, wiring_key
-from transformula.diagram import draw_text
+from transformula.analysis.canonical import at_wiring_depth, formula_hash, wiring_key
+from transformula.diagram.text import draw_text
 from transformula.errors import InputError
 from transformula.interop.folder import load_model, save_model
 from transformula.language.check import check
@@ -90,7 +90,7 @@ def said_of(architecture: Architecture) -> None:
     repr(analyze(architecture, VOCABULARY))
     repr(summary(architecture))
     draw_text(architecture)
-    wiring_key(check_for_wiring(architecture.text, VOCABULARY))
+    wiring_key(at_wiring_depth(architecture, VOCABULARY))
     written = check(read_text(write_text(architecture.text)), VOCABULARY)
     assert formula_hash(written) == formula_hash(architecture), "the written text is another model"
 

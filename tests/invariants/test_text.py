@@ -10,7 +10,8 @@ from tests.invariants.harness import FEW, built, every_day, small
 from transformula import gallery
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import analyze
-from transformula.diagram import draw_svg, draw_text
+from transformula.diagram.svg import draw_svg
+from transformula.diagram.text import draw_text
 from transformula.language.check import check
 from transformula.words import vocabulary
 

@@ -10,12 +10,11 @@ from transformula.analysis.accounting import summary
 from transformula.analysis.canonical import canonical, formula_hash, wiring_key
 from transformula.analysis.receptive_field import positional_encodings
 from transformula.language.check import check
-from transformula.language.graph import Architecture, Call
+from transformula.language.graph import Architecture, Call, ScoreFormula
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 from transformula.language.score_binding import Range, range_of
-from transformula.language.score_formula import ScoreFormula
 from transformula.words import vocabulary
 
 ATTEND = "x = x + attention(x, score=f)"

@@ -28,10 +28,9 @@ from ..errors import InputError
 from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
-from ..notebook import TextPage
+from ..plain import TextPage, by_keys
 from .kept import kept_values
 from .lines import text_of
-from .plain_data import by_keys
 from .receptive_field import back_of, looks_ahead
 from .residual_path import line_of
 

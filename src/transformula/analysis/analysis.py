@@ -20,10 +20,10 @@ from ..language.graph import Architecture
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
 from ..language.vocabulary import Vocabulary
+from ..plain import keys
 from .budget import Budget
-from .canonical import WIRING_DEPTH, check_for_wiring, wiring_key
+from .canonical import WIRING_DEPTH, at_wiring_depth, wiring_key
 from .lines import spans
-from .plain_data import keys
 from .rewrites import with_final_norm
 from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack, history_words
 from .warning_table import Proposal, Remedy, Warning
@@ -80,7 +80,7 @@ class Adviser:
         strong = [w for w in warnings if not w.note]
         if len({w.code for w in strong}) > 1 and all(r.left for w in strong for r in w.remedies):
             n = warnings.index(strong[0])
-            warnings[n] = replace(warnings[n], remedies=(*warnings[n].remedies, *self.mended(warnings)))
+            warnings[n] = replace(warnings[n], remedies=(*warnings[n].remedies, *self.remedy_of_all(warnings)))
         return warnings
 
     def with_remedies(self, warning: Warning) -> Warning:
@@ -90,35 +90,34 @@ class Adviser:
             if remedy is not None:
                 remedies[proposal.words] = remedy
         entries = tuple(name for name in warning.entries if name != self.analysis.architecture.name)
-        more = warning.more or (self.grown(warning.look_alike) if warning.look_alike is not None else "")
+        more = warning.more or (self.growth_of(warning.look_alike.text) if warning.look_alike is not None else "")
         return replace(warning, remedies=tuple(remedies.values()), entries=entries, more=more)
 
-    def grown(self, look_alike: Proposal) -> str:
+    def growth_of(self, look_alike: ModelText) -> str:
         """What becomes of skip-2 if it is tidied up to pre-norm: another model, whose stream grows."""
-        again, parts = self.analyzed(look_alike.text), self.changed(look_alike.text)
+        again, parts = self.analysis_of(look_alike), self.changed_parts(look_alike)
         scales = again.stream_scales if again is not None else []
-        grown = next((s for s in scales if s.growth is not None and s.growth >= 2), None)
-        if grown is None or not parts:
+        scale = next((s for s in scales if s.growth is not None and s.growth >= 2), None)
+        if scale is None or not parts:
             return ""
         layer = "; ".join(next(iter(parts.values())).splitlines())
-        verdict = f"is not: there the scale of {grown.stream} is {grown}."
+        verdict = f"is not: there the scale of {scale.stream} is {scale}."
         return f"In size it is sound. Its pre-norm look-alike, {layer}, {verdict}"
 
-    def mended(self, warnings: Sequence[Warning]) -> list[Remedy]:
+    def remedy_of_all(self, warnings: Sequence[Warning]) -> list[Remedy]:
         """Where there are several warnings: the text without any, one remedy after the other."""
         for _ in range(len(warnings) + 2):
             remedy = next((r for w in warnings if not w.note for r in w.remedies), None)
-            again = self.analyzed(remedy.made) if remedy is not None else None
-            if remedy is None or again is None:
+            if remedy is None:
                 break
-            adviser = Adviser(again, self.vocabulary, self.budget)
-            warnings = [adviser.with_remedies(warning) for warning in find_all(again)]
+            adviser = Adviser(remedy.analysis, self.vocabulary, self.budget)
+            warnings = [adviser.with_remedies(warning) for warning in find_all(remedy.analysis)]
             if all(w.note for w in warnings):
-                whole = self.remedy("", Proposal(remedy.made, "all of it mended"))
-                return [whole] if whole is not None else []
+                parts = self.changed_parts(remedy.analysis.architecture.text)
+                return [replace(remedy, parts=parts, words="all of it mended")] if parts else []
         return []
 
-    def analyzed(self, text: ModelText) -> StackAnalysis | None:
+    def analysis_of(self, text: ModelText) -> StackAnalysis | None:
         """A changed text, checked and analyzed; None if it is no formula any more, or the model is too large."""
         allowed = self.budget.allows("a changed text", self.size, LEFT_OUT)
         if not allowed or not self.budget.spend("advised", self.size, LEFT_OUT):
@@ -131,33 +130,34 @@ class Adviser:
 
     def remedy(self, code: str, proposal: Proposal) -> Remedy | None:
         """The remedy with this text, if it checks, what should hold does, and the warning is gone."""
-        text, left = proposal.text, self.left(proposal)
-        if left is not None and "no-final-norm" in left and code != "no-final-norm":
-            ended = replace(proposal, text=with_final_norm(text, self.analysis.index))
-            left_then = self.left(ended)
-            if left_then is not None and len(left_then) < len(left):
-                text, left = ended.text, left_then
-        parts = self.changed(text)
-        if left is None or code in left or not parts:  # a text is no remedy of itself
-            return None
-        checked = self.budget.spend("advised", self.wired, LEFT_OUT)
-        wiring = wiring_key(check_for_wiring(text, self.vocabulary)) if checked else ""
-        return Remedy(parts, proposal.words, left, text, wiring)
-
-    def left(self, proposal: Proposal) -> tuple[str, ...] | None:
-        """The codes of the warnings of a changed text; None if it does not check, or what should hold does not."""
-        again = self.analyzed(proposal.text)
+        again = self.analysis_of(proposal.text)
         if again is None or not proposal.holds(again):
             return None
-        return tuple(dict.fromkeys(warning.code for warning in find_all(again) if not warning.note))
+        left = codes_of(again)
+        if "no-final-norm" in left and code != "no-final-norm":
+            ended = self.analysis_of(with_final_norm(proposal.text, self.analysis.index))
+            if ended is not None and proposal.holds(ended) and len(codes_of(ended)) < len(left):
+                again, left = ended, codes_of(ended)
+        parts = self.changed_parts(again.architecture.text)
+        if code in left or not parts:  # a text is no remedy of itself
+            return None
+        checked = self.budget.spend("advised", self.wired, LEFT_OUT)
+        wiring = wiring_key(at_wiring_depth(again.architecture, self.vocabulary)) if checked else ""
+        return Remedy(parts, proposal.words, left, again, wiring)
 
-    def changed(self, text: ModelText) -> dict[str, str]:
+    def changed_parts(self, text: ModelText) -> dict[str, str]:
+        """What a changed text says otherwise: the key of each part -> its text."""
         mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.architecture.text, text))
         only = len(other.layers) == 1
         layers = [("layer" if only else name, mine.layers.get(name), new) for name, new in other.layers.items()]
         parts = [("before", mine.before, other.before), *layers, ("after", mine.after, other.after)]
         changed = {key: new.text for key, old, new in parts if new and (old is None or old.text != new.text)}
         return {f"{self.analysis.prefix}{key}": text for key, text in changed.items()}
+
+
+def codes_of(analysis: StackAnalysis) -> tuple[str, ...]:
+    """The codes of a stack's warnings, each once."""
+    return tuple(dict.fromkeys(warning.code for warning in find_all(analysis) if not warning.note))
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from ..language.check import check
 from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from ..language.messages import FormulaError
-from ..language.model_file import ModelText
+from ..language.model_file import StackText
 from ..language.options import default_of
 from ..language.vocabulary import Vocabulary
 
@@ -257,12 +258,36 @@ def wiring_key(architecture: Architecture) -> str:
     return Wiring.digest(*keys)[:16]
 
 
-def check_for_wiring(text: ModelText, vocabulary: Vocabulary) -> Architecture:
-    """A model file, checked at depth 12 where its stack can be that deep: wirings are compared at this depth."""
+def at_wiring_depth(architecture: Architecture, vocabulary: Vocabulary) -> Architecture:
+    """A checked model at depth 12, where its stacks can be that deep: wirings are compared at this depth."""
+    if architecture.numbers.get("depth") == WIRING_DEPTH:
+        return architecture
+    values = [value for section in architecture.sections() for value in section.values]
+    if not architecture.reads_depth and all(value.op not in ("history", "list") for value in values):
+        pairs = zip(architecture.stacks, architecture.text.stacks, strict=True)
+        stacks = [stack if "depth" in text.numbers else with_equal_layers(stack, text) for stack, text in pairs]
+        known = [stack for stack in stacks if stack is not None]
+        if len(known) == len(stacks):
+            return replace(architecture, stacks=known)
     try:
-        return check(text.override({"depth": WIRING_DEPTH}), vocabulary)
+        return check(architecture.text.override({"depth": WIRING_DEPTH}), vocabulary)
     except FormulaError:
-        return check(text, vocabulary)
+        return architecture
+
+
+def with_equal_layers(stack: Stack, text: StackText) -> Stack | None:
+    """The stack at depth 12, of the layers that it has; None where these do not tell how it is.
+
+    Nothing reads the depth, the number of a layer or history. What a layer is given then stays the same behind two
+    layers of one kind, and what of it is needed before two: any number of these can stand between the first layer and
+    the last. A number that layers set may change in each.
+    """
+    sets_number = any(value is not None and value.op == "number" for s in stack.layers for _, _, value in s.lines)
+    between = first_of_kind(stack)[1:-1]
+    if sets_number or len(text.layers) > 1 or len(between) < 2 or len({*between}) > 1:
+        return None
+    first, second, *_, last = stack.layers
+    return replace(stack, depth=WIRING_DEPTH, layers=[first, *[second] * (WIRING_DEPTH - 2), last], share=None)
 
 
 def first_of_kind(stack: Stack) -> list[int]:

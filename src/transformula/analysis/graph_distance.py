@@ -25,11 +25,8 @@ from functools import lru_cache
 from itertools import accumulate, groupby, product
 from typing import Any
 
-from ..language.graph import Architecture, Section, Value
-from ..language.model_file import ModelText
-from ..language.score_formula import ScoreFormula
-from ..language.vocabulary import Vocabulary
-from .canonical import Steps, Wiring, check_for_wiring, deep, wiring_key
+from ..language.graph import Architecture, ScoreFormula, Section, Value
+from .canonical import Steps, Wiring, deep, wiring_key
 
 LEAST = 0.25  # between wirings whose keys differ where no edit is found (layers in another proportion, say)
 NODE, LEAF, EDGE, OTHER_WORD = 1.0, 0.5, 0.5, 0.5
@@ -75,10 +72,6 @@ def shape(architecture: Architecture) -> WiringShape:
         graphs = [_Nodes(section, names).graph(section) for section in stack.layers]
         stacks.append(tuple((len(list(run)), graph) for graph, run in groupby(graphs)))
     return WiringShape(wiring_key(architecture), tuple(stacks))
-
-
-def shape_of(text: ModelText, vocabulary: Vocabulary) -> WiringShape:
-    return shape(check_for_wiring(text, vocabulary))
 
 
 def unseen(architecture: Architecture) -> dict[str, list[str]]:
@@ -182,7 +175,7 @@ class _Nodes(Wiring):
 
 
 class _Graph:
-    """A layer's graph, read. For each node its label, its kind and family, its arguments, its price and its neighbours'
+    """A layer's graph, read. For each node its label, its kind and family, its arguments, its price and its neighbors'
     kinds."""
 
     def __init__(self, text: str) -> None:

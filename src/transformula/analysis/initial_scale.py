@@ -17,8 +17,8 @@ from functools import reduce
 from ..language.graph import Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
+from ..plain import keys
 from .budget import Budget
-from .plain_data import keys
 from .vectors import ONES, ZERO, Direction, KnownVector, UnknownVector, Vector, added, constant, operation, single
 
 SMALL = 0.1  # from this size on the eps of no norm counts

@@ -2,7 +2,7 @@
 
 Several calls may read one value: keys that a layer made and others read by their name, by history or by a tap. The
 first call that reads it keeps it, the others look at what it kept. Accounting counts by this plan, and the module's
-decoding follows it.
+decoding follows it. Keys and values that are linear in one narrower value (`latent_of`) are kept as that value.
 
     all of the past     what a call without a window reads
     the last positions  where every call that reads it, and what these read with it, has a window: the widest of them.
@@ -19,7 +19,6 @@ from typing import Any
 from ..language.graph import Architecture, Call, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
-from .latent import latent_of
 from .receptive_field import back_of
 
 LATENT = "latent"  # in the place of keys and values, what these are linear in
@@ -182,3 +181,65 @@ def numbered(architecture: Architecture) -> Numbers:
             numbers.names = {}
         numbers.read(section, "policy" in architecture.hooks)
     return numbers
+
+
+@dataclass(frozen=True)
+class LatentPiece:
+    """Some channels of each head: `matrix` times a source, or, without one, a source that all heads share."""
+
+    source: int
+    size: int  # channels of a head
+    matrix: Value | None = None
+
+
+@dataclass(frozen=True)
+class Latent:
+    """What the keys and values of one call are made of, as in multi-head latent attention: sources, those of the keys
+    first; the parts of a key, in order; the values, which are one part; how many heads they are of.
+
+        k = join(linear.key_up(c), repeat(r, heads), parts=heads)
+        v = linear.value_up(c)
+
+    From c and r follow the keys and values of all heads; the sum of their widths is less than that of the keys, or of
+    the values.
+    """
+
+    sources: tuple[Value, ...]
+    keys: tuple[LatentPiece, ...]
+    value: LatentPiece
+    heads: int
+
+
+def latent_of(value: Value) -> Latent | None:
+    """That of a call that is given queries, keys and values; None where it keeps them as they are."""
+    call = value.called
+    if call.word.attends != "qkv" or call.streams != ("q", "k", "v") or value.reads_across or not call.word.kept:
+        return None
+    _, k, v = value.args[:3]
+    heads = int(evaluate_text(call.word.kept["k"], call.numbers))
+    joined = k.call is not None and k.call.word.lays_out == "parts" and k.call.options["parts"] == heads
+    pieces = [piece_of(one, heads) for one in (k.args if joined else (k,))]
+    last = piece_of(v, heads)
+    if last is None or last[1] is None or None in pieces or not any(piece and piece[1] for piece in pieces):
+        return None
+    sources: list[Value] = []
+    parts: list[LatentPiece] = []
+    for piece in [*pieces, last]:
+        source, matrix, size = piece  # type: ignore[misc]
+        if source not in sources:
+            sources.append(source)
+        parts.append(LatentPiece(sources.index(source), size, matrix))
+    narrow = sum(source.width for source in sources) < min(k.width, v.width)
+    return Latent(tuple(sources), tuple(parts[:-1]), parts[-1], heads) if narrow else None
+
+
+def piece_of(value: Value, heads: int) -> tuple[Value, Value | None, int] | None:
+    """A value as a matrix times a source, or as a source that all heads share, and its channels in each head."""
+    if value.call is None or value.width % heads:
+        return None
+    word, options = value.call.word, value.call.options
+    if word.linear and value.args[0].kind == "stream":
+        return value.args[0], value, value.width // heads
+    if word.lays_out == "copies" and options["n"] == heads and not options["each"]:
+        return value.args[0], None, value.width // heads
+    return None

@@ -13,9 +13,9 @@ from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
+from ..plain import keys
 from .canonical import Steps, deep
 from .initial_scale import Scales
-from .plain_data import keys
 from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk
 from .vectors import ZERO, UnknownVector
 

@@ -8,12 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..language.definitions import ROTARY
-from ..language.graph import Call, Stack, Value
+from ..language.graph import Call, ScoreFormula, Stack, Value
 from ..language.numbers import evaluate_text
-from ..language.score_formula import ScoreFormula
+from ..plain import keys
 from .initial_scale import sources
 from .lines import spans
-from .plain_data import keys
 
 REACHES = ("token", "past", "all")
 

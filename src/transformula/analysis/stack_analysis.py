@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from ..language.graph import Architecture, Section, Stack, Value
+from ..plain import by_keys, keys
 from .budget import Budget
 from .canonical import first_of_kind, section_rows
 from .initial_scale import Scales, StreamScale, copies_in, sources, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
-from .plain_data import by_keys, keys
 from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
 from .residual_path import NormPlacement, ResidualPath, norm_placement, residual_path, streams_of
 

@@ -24,9 +24,8 @@ from ..cost.words import table
 from ..errors import InputError
 from ..language.graph import Architecture, Value
 from ..language.numbers import evaluate_text
-from ..notebook import TextPage
+from ..plain import TextPage, by_keys, keys
 from .accounting import module_sizes
-from .plain_data import by_keys, keys
 
 WHOLE = "whole"
 ADDED = "inside a word that is split: its gradients are added up"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..language.model_file import ModelText
-from .plain_data import keys
+from ..plain import keys
 from .stack_analysis import StackAnalysis
 
 
@@ -104,7 +104,7 @@ class Remedy:
     parts   what differs from the user's text: key of the model file (or name of the formula) -> its text
     words   what was done
     left    codes of the warnings that stay; none: it is sound
-    made    the whole text
+    analysis  of the whole text
     wiring  its wiring key
     names   gallery entries of that wiring, where they were looked up
     """
@@ -112,7 +112,7 @@ class Remedy:
     parts: Mapping[str, str]
     words: str
     left: tuple[str, ...]
-    made: ModelText = field(repr=False, compare=False)
+    analysis: StackAnalysis = field(repr=False, compare=False)
     wiring: str
     names: tuple[str, ...] = ()
 

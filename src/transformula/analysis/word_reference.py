@@ -13,7 +13,7 @@ from ..errors import UnknownName, did_you_mean
 from ..language.messages import example as shown_example
 from ..language.numbers import FUNCTIONS
 from ..language.vocabulary import KINDS, Option, Vocabulary, WordRecord
-from .plain_data import by_keys
+from ..plain import by_keys
 
 TITLES = {  # the heading of each kind of word, in the order in which they are listed
     "input": "Inputs",

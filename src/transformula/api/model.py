@@ -393,7 +393,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         from ..analysis.accounting import parameters_in_words
-        from ..diagram import draw_svg
+        from ..diagram.svg import draw_svg
         from ..notebook import page
 
         name = self.architecture.name or "a formula"

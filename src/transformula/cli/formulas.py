@@ -175,7 +175,8 @@ def draw(given: Given) -> int:
     """The diagram of a model: plain text, or an SVG."""
     from ..analysis.budget import Budget
     from ..api.reading import check_model
-    from ..diagram import draw_svg, draw_text
+    from ..diagram.svg import draw_svg
+    from ..diagram.text import draw_text
     from ..inspection.explanation import drawable
 
     (name,), parts = given["names"], {"whole": given["whole"], "opened": given["open"]}
@@ -191,7 +192,7 @@ def draw(given: Given) -> int:
 def diff(given: Given) -> int:
     """What differs between two models: equations, parts, edges; both diagrams where their parts differ."""
     from ..api.reading import check_model
-    from ..diagram import difference
+    from ..diagram.differences import difference
 
     apart = difference(*(check_model(name, given.model, given["use"]) for name in given["names"]))
     return write(given, apart.svg()) if given["out"] is not None else given.show(apart.text(given.ascii), apart.data)

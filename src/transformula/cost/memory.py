@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..notebook import TextPage
+from ..plain import TextPage
 from .words import bytes_in_words
 
 GRADIENTS, UPDATE = "gradients", "update"

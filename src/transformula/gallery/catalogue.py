@@ -12,12 +12,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ..analysis.canonical import formula_hash
-from ..analysis.graph_distance import shape_of, unseen
+from ..analysis.canonical import at_wiring_depth, formula_hash
+from ..analysis.graph_distance import shape, unseen
 from ..language.check import check
-from ..language.graph import Architecture, Call
+from ..language.graph import Architecture, Call, ScoreFormula
 from ..language.model_file import read_file
-from ..language.score_formula import ScoreFormula
 from ..language.vocabulary import Vocabulary
 from .reader import FOLDER, names
 
@@ -30,14 +29,15 @@ def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
     index: dict[str, dict[str, Any]] = {}
     for name in names():
         text = read_file(FOLDER / f"{name}.yaml")
-        architecture, shape = check(text, vocabulary), shape_of(text, vocabulary)
+        architecture = check(text, vocabulary)
+        wiring = shape(at_wiring_depth(architecture, vocabulary))
         index[name] = {
             "about": dict(text.about),
-            "wiring": shape.key,
+            "wiring": wiring.key,
             "hash": formula_hash(architecture),
             "unseen": unseen(architecture),
             "tags": tags_of(architecture),
-            "shape": shape.data,
+            "shape": wiring.data,
         }
     return index
 

@@ -118,7 +118,7 @@ class Entry:
     @cached_property
     def svg(self) -> str:
         """The diagram of its layers."""
-        from ..diagram import draw_svg
+        from ..diagram.svg import draw_svg
         from ..language.check import check
         from ..words import vocabulary
 

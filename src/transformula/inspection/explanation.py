@@ -10,37 +10,36 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import gallery
 from ..analysis.accounting import parameters_in_words, summary
 from ..analysis.analysis import WIDTH, Analysis, analyze, wrapped
 from ..analysis.budget import Budget
-from ..analysis.canonical import first_of_kind, formula_hash
-from ..analysis.graph_distance import distance, pairs_of_nodes, shape_of, unseen
+from ..analysis.canonical import at_wiring_depth, first_of_kind, formula_hash
+from ..analysis.graph_distance import distance, pairs_of_nodes, shape, unseen
 from ..analysis.lines import text_of
-from ..diagram import difference, draw_svg, draw_text
-from ..diagram.differences import ModelDifference
+from ..diagram.text import draw_text
 from ..errors import InputError
-from ..language.check import check
 from ..language.graph import Architecture, Section
 from ..language.model_file import FREE_NUMBERS
-from ..language.model_writing import write_text
 from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import CallNode, walk
 from ..language.vocabulary import Vocabulary
-from ..notebook import page
 from ..plain import plain
+
+if TYPE_CHECKING:
+    from ..diagram.differences import ModelDifference
 
 LAST = ("teaching", "whole model")
 """Kinds of entries that come after others of the same wiring."""
 
-LEFT_OUT = "neighbours in the gallery: its layers are too large, or too many of them differ, to compare them with all"
+LEFT_OUT = "neighbors in the gallery: its layers are too large, or too many of them differ, to compare them with all"
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbor:
     """One entry. `distance` in edits a layer, 0 for the same wiring; `differs`: what the wiring key does not count."""
 
     name: str
@@ -52,18 +51,20 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Nearest:
-    """What `nearest` returns: `neighbours`, nearest first, and the `difference` from the first.
+    """What `nearest` returns: `neighbors`, nearest first, and the `difference` from the first.
 
     Its `repr` is the page for a person; `.data` is for programs.
     """
 
     architecture: Architecture
-    neighbours: Sequence[Neighbour]
+    neighbors: Sequence[Neighbor]
     first: Architecture
 
     @cached_property
     def difference(self) -> ModelDifference:
         """What differs between the wiring and the nearest entry: equations, parts, edges."""
+        from ..diagram.differences import difference
+
         name = self.architecture.name
         other = name if name and name != self.first.name else "yours"
         return difference(self.first, replace(self.architecture, name=other))
@@ -71,14 +72,14 @@ class Nearest:
     @property
     def data(self) -> dict[str, Any]:
         keys = ("name", "title", "distance", "differs")
-        rows = [{key: plain(getattr(neighbour, key)) for key in keys} for neighbour in self.neighbours]
+        rows = [{key: plain(getattr(neighbor, key)) for key in keys} for neighbor in self.neighbors]
         return {"neighbours": rows, "difference": self.difference.data}
 
     def table(self) -> list[str]:
         """The entries, a line each."""
         rows = ["nearest in the gallery, by edits a layer (0: the same wiring)"]
-        width = max(len(n.name) for n in self.neighbours)
-        for n in self.neighbours:
+        width = max(len(n.name) for n in self.neighbors)
+        for n in self.neighbors:
             label = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
             first = f"  {n.distance:<5.3g} {n.name:<{width}}  "
             rows += textwrap.wrap(label, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
@@ -89,6 +90,8 @@ class Nearest:
         return "\n".join([*self.table(), "", self.difference.text(ascii)])
 
     def _repr_html_(self) -> str:
+        from ..notebook import page
+
         return page("\n".join(self.table())) + self.difference._repr_html_()
 
     def __repr__(self) -> str:
@@ -115,34 +118,36 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
     return tuple(text for text, holds in differences.items() if holds)
 
 
-def neighbours(
+def neighbors(
     architecture: Architecture, vocabulary: Vocabulary, hash: str, budget: Budget
-) -> tuple[list[Neighbour], float]:
+) -> tuple[list[Neighbor], float]:
     """All entries but the model itself, nearest first; among equals those first that differ least otherwise. And the
     size of the model's wiring, in edits a layer. Without entries where the budget is too small for all, and of size 0
     where it is too small for the model. `hash` is that of the model."""
     size = max((len(section.values) for stack in architecture.stacks for section in stack.layers), default=0)
     if not budget.allows("a graph", size, LEFT_OUT):
         return [], 0.0
-    shape, own = shape_of(architecture.text, vocabulary), unseen(architecture)
-    if not budget.spend("compared", sum(pairs_of_nodes(shape, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
-        return [], shape.size
-    ranked: list[tuple[tuple[object, ...], Neighbour]] = []
+    wiring, own = shape(at_wiring_depth(architecture, vocabulary)), unseen(architecture)
+    if not budget.spend("compared", sum(pairs_of_nodes(wiring, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
+        return [], wiring.size
+    ranked: list[tuple[tuple[object, ...], Neighbor]] = []
     for entry in gallery.indexed():
-        apart = distance(shape, entry.shape)
+        apart = distance(wiring, entry.shape)
         if entry.name != architecture.name or apart:
             different = differs(own, entry.unseen)
             order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
-            ranked.append((order, Neighbour(entry.name, entry.title, apart, () if apart else different, entry.wiring)))
-    return [neighbour for _, neighbour in sorted(ranked, key=lambda pair: pair[0])], shape.size
+            ranked.append((order, Neighbor(entry.name, entry.title, apart, () if apart else different, entry.wiring)))
+    return [neighbor for _, neighbor in sorted(ranked, key=lambda pair: pair[0])], wiring.size
 
 
 def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:
     """The `count` nearest entries of the gallery. `vocabulary` is what the model was checked with."""
+    from ..language.check import check
+
     budget = Budget()
-    near, _ = neighbours(architecture, vocabulary, formula_hash(architecture), budget)
+    near, _ = neighbors(architecture, vocabulary, formula_hash(architecture), budget)
     if budget.left_out:
-        raise InputError(f"no neighbours are looked for: {LEFT_OUT}; write smaller layers")
+        raise InputError(f"no neighbors are looked for: {LEFT_OUT}; write smaller layers")
     return Nearest(architecture, near[:count], check(gallery.load(near[0].name), vocabulary))
 
 
@@ -168,8 +173,7 @@ class Explanation:
     """What `explain` returns. Its `repr` is the page for a person, at most 100 columns wide; `.data` is for programs.
 
     parts      the text beside the layers, what it leaves out filled in: before, after, output, words, hooks, numbers
-    text       the text as a model file
-    relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbours.differs`)
+    relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbors.differs`)
     nearest    where there are none: the three nearest, with their distances in edits a layer
     edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
@@ -179,21 +183,31 @@ class Explanation:
     analysis: Analysis
     diagram: str
     parts: list[TextPart]
-    text: str
     totals: dict[str, Any]
-    relatives: list[Neighbour]
-    nearest: list[Neighbour]
+    relatives: list[Neighbor]
+    nearest: list[Neighbor]
     edits: float
     hash: str
     architecture: Architecture
     left_out: list[str]
 
     @property
+    def text(self) -> str:
+        """The text as a model file."""
+        from ..language.model_writing import write_text
+
+        return write_text(self.architecture.text)
+
+    @property
     def svg(self) -> str:
         """The diagram as SVG, for a page or a paper."""
+        from ..diagram.svg import draw_svg
+
         return draw_svg(self.architecture)
 
     def _repr_html_(self) -> str:
+        from ..notebook import page
+
         figures = [(f"diagram of {self.architecture.name or 'the layers'}", self.svg)] if self.diagram else []
         return page("\n".join(self.rows()), figures)
 
@@ -211,9 +225,9 @@ class Explanation:
             "text": self.text,
             "filled_in": self.filled_in,
             "totals": self.totals,
-            "relatives": [neighbour.name for neighbour in self.relatives],
-            "differs": {neighbour.name: list(neighbour.differs) for neighbour in self.relatives},
-            "nearest": {neighbour.name: neighbour.distance for neighbour in self.nearest},
+            "relatives": [neighbor.name for neighbor in self.relatives],
+            "differs": {neighbor.name: list(neighbor.differs) for neighbor in self.relatives},
+            "nearest": {neighbor.name: neighbor.distance for neighbor in self.nearest},
             "edits": self.edits,
             "left_out": list(self.left_out),
             "hash": self.hash,
@@ -247,8 +261,8 @@ class Explanation:
         if self.relatives:
             yield "the same wiring in the gallery (sizes, options, labels, dropout, kind of norm do not count)"
         alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for neighbour in self.relatives:
-            alike[neighbour.differs].append(neighbour.name)
+        for neighbor in self.relatives:
+            alike[neighbor.differs].append(neighbor.name)
         for differs, names in alike.items():
             yield from wrapped(f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}", "  ", "    ")
         if self.nearest:
@@ -266,17 +280,16 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         analysis.warnings[n] = replace(warning, remedies=offered)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     hash = formula_hash(architecture)
-    near, edits = neighbours(architecture, vocabulary, hash, budget)
-    relatives = [neighbour for neighbour in near if not neighbour.distance]
-    firsts = {neighbour.wiring: neighbour for neighbour in reversed(near)}  # of each wiring
+    near, edits = neighbors(architecture, vocabulary, hash, budget)
+    relatives = [neighbor for neighbor in near if not neighbor.distance]
+    firsts = {neighbor.wiring: neighbor for neighbor in reversed(near)}  # of each wiring
     return Explanation(
         analysis,
         diagram,
         parts_of(architecture, vocabulary),
-        write_text(architecture.text),
         summary(architecture).data["totals"],
         relatives,
-        [] if relatives else [neighbour for neighbour in near if firsts[neighbour.wiring] is neighbour][:3],
+        [] if relatives else [neighbor for neighbor in near if firsts[neighbor.wiring] is neighbor][:3],
         edits,
         hash,
         architecture,

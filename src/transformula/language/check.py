@@ -5,8 +5,8 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
 
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
     file       model_file, model_writing
-    numbers    numbers, constants; messages (every error, with its example)
-    words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding
+    numbers    numbers; messages (every error, with its example)
+    words      vocabulary (records of words), definitions (words made of words), score_binding (formulas over scores)
     graph      graph (the result), context (what the files below share: names in use, keys that were read)
     check      names; options -> word_calls -> expressions -> this file
     afterward  reading (what may be, and what must be), roles (names of parameters)
@@ -22,24 +22,24 @@ One object of each kind works on one `Context`; those below are handed those abo
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .constants import kind_of, numbers_of, resolve
 from .context import Context, Scope, Setting
 from .definitions import Definition, check_second, read_definition, tells_positions
 from .expressions import Expressions
 from .graph import Architecture, Section, Stack
-from .messages import FormulaError
-from .model_file import MOST_CARRIED, ModelText, StackText
+from .messages import FormulaError, unknown
+from .model_file import FLAGS, FREE_NUMBERS, MOST_CARRIED, ModelText, StackText
 from .names import MOST_ENTRIES
-from .numbers import as_number, is_whole
+from .numbers import as_number, element, evaluate, is_number, is_whole, kind_of, numbers_of, tidy
 from .parser import parse, parse_constant, parse_expression
 from .reading import check_causal, check_outside, check_unread, outside_words, trim
 from .roles import name_modules
 from .source import Place, Source
-from .syntax import Binary, CallNode, Choice, Index, Line, Name, Node, Number, children, walk
+from .syntax import Binary, CallNode, Choice, Index, Line, Listing, Name, Node, Number, children, names_read, walk
 from .vocabulary import Vocabulary
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
@@ -48,6 +48,9 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
 MOST_LAYERS = 10_000
 LARGEST_SHARE = 10 * MOST_LAYERS  # the largest number that `share` may give a layer
+
+# Names that stand for numbers alone: what is no number there is a mistake.
+NUMBERS_ALONE = (*FREE_NUMBERS, "dropout")
 
 # What is counted, whether with sums and products; the most of a whole model, and of one layer, `before` or `after`.
 LIMITS = (
@@ -87,6 +90,7 @@ def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architectur
             context.reads.numbers.update(WORD.findall(written(part)))
     carry = carried_positions(context, stacks)
     architecture = Architecture(text.name, context.stacks, section, context.numbers, text.hooks, text, carry)
+    architecture.reads_depth = not context.reads.numbers.isdisjoint(("depth", "layer"))
     note_policy(context)
     check_unread(architecture, context)
     streams = {name: left[0][1]["x"].value.sequence for name, left in context.flow.history.items() if "x" in left[0][1]}
@@ -96,6 +100,50 @@ def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architectur
     name_modules(architecture)
     architecture.text = dataclasses.replace(text, extra={**text.extra, **outside_words(architecture)})
     return architecture
+
+
+def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
+    """The constants of a file, each an expression of the others and of `outer`; names that are read go into `used`.
+
+    A stack's own number may be made of the file's of that name: `width: 2 * width`."""
+    values: dict[str, Any] = {}
+    waiting: list[str] = []
+
+    def value_of(name: str, place: Place | None) -> Any:
+        if name in values or name == "pi":
+            return values.get(name, math.pi)
+        if name not in given:
+            if name in outer:
+                return outer[name]
+            raise unknown("unknown-number", place, name, [*given, *outer, "pi"])
+        if name in waiting:
+            raise FormulaError("number-cycle", given[name].place, name=name)
+        waiting.append(name)
+        node = given[name]
+        used.update(names_read(node) - {name})
+
+        def look(read: Name | Index) -> Any:
+            own = read.name == name
+            if not own or name in outer:
+                used.add(read.name)
+            value = outer[name] if own and name in outer else value_of(read.name, read.place)
+            return element(read, value, look) if isinstance(read, Index) else value
+
+        def one(node: Node) -> Any:
+            if isinstance(node, Name) and node.name not in (*given, *outer, "pi") and name not in NUMBERS_ALONE:
+                return FLAGS.get(node.name.lower(), node.name)
+            value = evaluate(node, look)
+            return tidy(value, node.place) if is_number(value) else value
+
+        values[name] = tuple(map(one, node.parts)) if isinstance(node, Listing) else one(node)
+        if name in NUMBERS_ALONE:
+            as_number(node, values[name])
+        waiting.pop()
+        return values[name]
+
+    for name in given:
+        value_of(name, given[name].place)
+    return values
 
 
 def written(hook: Any) -> str:

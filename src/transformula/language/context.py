@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .constants import numbers_of
 from .definitions import Definition
 from .graph import Call, Frame, Section, Stack, Value
 from .messages import FormulaError
 from .model_file import INPUTS, ModelText
+from .numbers import numbers_of
 from .source import Place
 from .syntax import CallNode
 from .vocabulary import Vocabulary

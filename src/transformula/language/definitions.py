@@ -87,7 +87,7 @@ def check_second(
     used: set[str],
     code: str = "second-level",
 ) -> None:
-    """Check the names and functions of a formula over scores, before any call binds it (see score_formula.py)."""
+    """Check the names and functions of a formula over scores, before any call binds it (`score_binding.py`)."""
     known = {*definition.parameters, *inputs, "layer", "pi"}
     for line in definition.lines:
         for node in walk(line.value):

@@ -12,14 +12,13 @@ from typing import Any
 
 from .. import field_names
 from ..errors import did_you_mean, nearest
-from .constants import constants_read, element
 from .context import Context, Scope, Setting
 from .graph import Frame, Section, Value, describe
 from .messages import FormulaError, unknown
-from .numbers import FUNCTIONS, as_number, evaluate, is_number
+from .numbers import FUNCTIONS, as_number, element, evaluate, is_number
 from .options import expression, unknown_option
 from .source import Place
-from .syntax import CallNode, Index, Name, Node, Tap, walk
+from .syntax import CallNode, Index, Name, Node, Tap, names_read, walk
 from .turning import turns_of_tap
 from .vocabulary import Option, WordRecord
 
@@ -134,7 +133,7 @@ class Names:
     def evaluate(self, node: Node, constants: Mapping[str, Any], scope: Scope | None = None) -> Any:
         """The constant, or the outcome of the test, that an expression stands for. What it would read if its tests came
         out otherwise counts as read."""
-        self.reads.numbers.update(constants_read(node))
+        self.reads.numbers.update(names_read(node))
         return evaluate(node, self.looker(constants, scope))
 
     def looker(self, constants: Mapping[str, Any], scope: Scope | None = None) -> Callable[[Any], Any]:

@@ -1,4 +1,13 @@
-"""Numbers: known when the model is built. Finite, at most 1e9 in size; a whole result is an integer."""
+"""Constants, known when the model is built: numbers, finite and at most 1e9 in size, a whole result an integer; and
+what a file gives names to beside them.
+
+    tied: true                              x if tied else y
+    act: silu                               mlp(x, activation=act)
+    kinds: [local, local, global]           order: kinds
+    windows: [512, 512, 0]                  attention(x, window=windows[layer])
+
+A name that is no number's, nor a flag, is a string. Lists are counted from 1, and repeated as an order is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +21,7 @@ from .graph import describe
 from .messages import FormulaError
 from .parser import parse_expression
 from .source import Place, Source
-from .syntax import Binary, CallNode, Choice, Compare, Index, Literal, Logic, Name, Negative, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Compare, Index, Literal, Logic, Name, Negative, Node, Number, names_read
 
 LARGEST = 1e9
 Functions = Mapping[str, Callable[..., float]]
@@ -171,10 +180,31 @@ def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=4096)
 def _names(text: str) -> tuple[str, ...]:
-    names = (node.name for node in walk(_expression(text)) if isinstance(node, Name))
-    return tuple(dict.fromkeys(name for name in names if name != "pi"))
+    return tuple(sorted(names_read(_expression(text)) - {"pi"}))
 
 
 @lru_cache(maxsize=65536, typed=True)
 def _value(text: str, *values: Any) -> Any:
     return _evaluated(text, dict(zip(_names(text), values, strict=True)))
+
+
+def numbers_of(constants: Mapping[str, Any]) -> dict[str, int | float]:
+    """Those constants that are numbers."""
+    return {name: value for name, value in constants.items() if is_number(value)}
+
+
+def element(node: Index, values: Any, look: Callable[[Any], Any]) -> Any:
+    """`values[index]` of a list; `look` looks up names of the index. Raises FormulaError for what is no list, and for
+    what is no place in it."""
+    index = None if node.index is None else evaluate(node.index, look)
+    if not isinstance(values, tuple):
+        raise FormulaError("not-a-list", node.place, name=node.name, what=describe(values))
+    if not is_whole(index) or index < 1:
+        raise FormulaError("list-range", node.place, name=node.name, index=describe(index), count=len(values))
+    return values[(index - 1) % len(values)]
+
+
+def kind_of(value: Any) -> str:
+    """What a constant is, in a word."""
+    kinds = {bool: "flag", str: "string", tuple: "list"}
+    return kinds.get(type(value), "number")

@@ -8,11 +8,10 @@ from typing import Any
 
 from .. import field_names
 from ..errors import nearest
-from .graph import Call, Value, describe
+from .graph import Call, ScoreFormula, Value, describe
 from .messages import FormulaError, unknown
 from .model_file import STACK_KEYS
 from .numbers import evaluate_text, is_number, is_whole
-from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import Line
 from .vocabulary import Option, WordRecord

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 
 from .. import field_names
 from ..errors import nearest
-from .constants import kind_of
 from .context import Context, Flow
 from .definitions import Definition
 from .graph import Architecture, Section, Value
 from .messages import FormulaError
 from .model_file import FREE_NUMBERS, MODEL_KEYS, Outside
+from .numbers import kind_of
 from .parser import parse
 from .rewriting import rewritten, spell
 from .source import Source

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from .constants import element
 from .definitions import ROTARY, Definition, check_second
-from .graph import describe
+from .graph import ScoreFormula, Step, Table, describe
 from .messages import FormulaError, unknown
-from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
+from .numbers import COMPARISONS, apply_function, element, fold, neutral, tidy
 from .rewriting import spine
-from .score_formula import ScoreFormula, Step, Table
 from .source import Place
 from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name, Negative, Node, Number, walk
 

@@ -138,3 +138,8 @@ def walk(node: Node) -> list[Node]:
         found.append(node)
         waiting.extend(children(node))
     return found
+
+
+def names_read(node: Node) -> set[str]:
+    """The names that an expression reads, or would read if its tests came out otherwise."""
+    return {part.name for part in walk(node) if isinstance(part, (Name, Index))}

@@ -8,13 +8,11 @@ from typing import Any
 
 from .context import Scope, label_table, labeled
 from .definitions import ROTARY, Definition
-from .graph import Call, Section, Template, Value, describe
+from .graph import Call, ScoreFormula, Section, Template, Value, describe
 from .messages import FormulaError
 from .names import Names
 from .numbers import is_number
 from .options import Environment, check_option, default_of, expression, unknown_option
-from .score_binding import ScoreBinding
-from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import CallNode, Name
 from .turning import check_products, turns_of
@@ -222,6 +220,8 @@ class WordCall:
             if option.type != "definition" or formula is None:
                 continue
             if isinstance(formula, Definition):
+                from .score_binding import ScoreBinding  # of few models
+
                 if key in ROTARY and not turned:
                     detail = f"{key}= says how rotary positions turn, and there are none; give their base: rotary=10000"
                     raise self.wrong("check-failed", detail=detail)

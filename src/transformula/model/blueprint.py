@@ -10,11 +10,9 @@ from weakref import WeakValueDictionary
 
 from torch import nn
 
-from ..analysis.kept import LATENT, kept_values
-from ..analysis.latent import latent_of
-from ..language.graph import Architecture, Call, Section, Value
+from ..analysis.kept import LATENT, kept_values, latent_of
+from ..language.graph import Architecture, Call, ScoreFormula, Section, Value
 from ..language.options import sizes_of
-from ..language.score_formula import ScoreFormula
 from ..language.source import Place
 from ..words.word import word_class
 from .codegen import SectionCode, Watched

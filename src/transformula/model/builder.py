@@ -13,9 +13,8 @@ from torch import nn
 
 from ..errors import InputError
 from ..language.check import check
-from ..language.graph import Architecture, Call, Section, Template
+from ..language.graph import Architecture, Call, ScoreFormula, Section, Template
 from ..language.model_file import ModelText
-from ..language.score_formula import ScoreFormula
 from ..language.source import Place
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary

@@ -30,7 +30,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from ..analysis.latent import Latent
+from ..analysis.kept import Latent
 from ..analysis.places import through
 from ..analysis.residual_path import line_of
 from ..language.graph import Call, Section, Value

@@ -2,7 +2,7 @@
 
     alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
 
-`language.score_formula` has checked the text and folded its numbers; here each step is one operation of a closed list.
+`language.graph` has checked the text and folded its numbers; here each step is one operation of a closed list.
 Nothing is evaluated as text. Attention calls it; see `words.scores.ScoreFunction` for what it asks.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..language.score_formula import ScoreFormula
+from ..language.graph import ScoreFormula
 
 
 def where(test: Tensor, one: Tensor, other: Tensor) -> Tensor:

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError, InputError
-from ..language.graph import Architecture
-from ..language.score_formula import ScoreFormula
+from ..language.graph import Architecture, ScoreFormula
 from ..words.cache import Kept
 from .dataflow import made_of, positions_learned
 from .files import at_place

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import InputError, UnknownName
+from ...plain import keys
 from ...structured import load_yaml
-from ..plain_data import keys
 
 PRECISIONS = ("bf16", "float32")
 MEASURED = "cpu"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ...cost.memory import Moment, of_parameters
 from ...errors import InputError
-from ..plain_data import by_keys
+from ...plain import by_keys
 from .setting import ParallelLayout, PlannedSetting
 from .work import WorkPart
 

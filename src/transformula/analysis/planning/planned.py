@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ...cost.words import DAY, HOUR, about, bytes_in_words, in_units, of_a_step, table
 from ...errors import InputError
-from ...notebook import TextPage
-from ..plain_data import by_keys
+from ...plain import TextPage, by_keys
 from .estimate import LayoutEstimate, held
 from .search import LayoutChoices, search
 from .setting import PlannedSetting

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ...language.constants import element
 from ...language.model_file import FLAGS
-from ...language.numbers import OF_RECORDS, evaluate
+from ...language.numbers import OF_RECORDS, element, evaluate
 from ...language.parser import parse_expression, split_list
 from ...language.source import Source
 from ...language.syntax import Index, Name, Node, walk

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from ....diagram import difference, draw_svg
-from ....diagram.differences import ModelDifference
+from ....diagram.differences import ModelDifference, difference
+from ....diagram.svg import draw_svg
 from ....errors import TransformulaError
 from ....language.check import check
 from ....language.graph import Architecture

@@ -13,7 +13,7 @@ from transformula.inspection.explanation import differs
 
 
 def test_of_equal_distance_the_one_that_differs_least_comes_first() -> None:
-    found = nearest("x = x + attention(norm(x)); x = x + mlp(norm(x))", count=20).neighbours
+    found = nearest("x = x + attention(norm(x)); x = x + mlp(norm(x))", count=20).neighbors
     assert found[0].name == "pre-norm" and not found[0].differs
     said = {n.name: n.differs for n in found if n.distance == 0}
     assert said["dyt"] == ("its norm is dyt",) and said["gpt2"] == ("with dropout",)
@@ -23,7 +23,7 @@ def test_of_equal_distance_the_one_that_differs_least_comes_first() -> None:
 def test_a_model_is_taken_too_and_its_own_entry_is_left_out() -> None:
     found = nearest(Model("post-norm", depth=3, width=32, heads=2))
     assert found.data["difference"]["models"][1] == "post-norm"
-    assert all(n.name != "post-norm" for n in nearest("post-norm").neighbours)
+    assert all(n.name != "post-norm" for n in nearest("post-norm").neighbors)
 
 
 def test_what_differs_is_said_from_the_side_of_the_entry() -> None:
@@ -47,7 +47,7 @@ def test_what_differs_is_said_from_the_side_of_the_entry() -> None:
 
 
 def test_how_many() -> None:
-    assert len(nearest("pre-norm", count=2).neighbours) == 2
+    assert len(nearest("pre-norm", count=2).neighbors) == 2
     with pytest.raises(InputError, match="at least 1"):
         nearest("pre-norm", count=0)
 
