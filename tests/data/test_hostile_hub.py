@@ -137,7 +137,7 @@ def test_names_that_climb_out_of_a_folder_write_nothing(hub: HubServer, tmp_path
 def test_a_file_that_unpacks_to_far_more_than_it_is(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str
 ) -> None:
-    monkeypatch.setattr("transformula.data.hub_guard.UNPACKED", 10**6)
+    monkeypatch.setattr("transformula.data.lines.UNPACKED", 10**6)
     line = b'{"text": "' + b"a" * 20_000_000 + b'"}\n'
     good = "".join(json.dumps({"text": f"row {n} {n * n * 7919}"}) + "\n" for n in range(300)).encode()
     if ending == "gz":

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import DataError, setting
+from ..errors import DataError
 from ..plain import several
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
 from .column_names import names_columns
 from .format import Options, kind_of
-from .records import find, summands, whole_characters
+from .records import find, summands, text_column, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 DEFAULT = Options()
@@ -71,7 +71,7 @@ def documents_of(
     wanted: str | int = "text"
     options = how.of(() if column is None else (column,))
     if origin.columns:
-        wanted, header = text_column(origin, column, how)
+        wanted, header = column_of_text(origin, column, how)
         options = replace(how.of(summands(wanted)), header=header)
     for place, row in origin.read(options):
         if not how.keep(row, place):
@@ -89,7 +89,7 @@ def documents_of(
             raise DataError(f"{place}: {wanted!r} is {kind_of(value)}; expected a string")
 
 
-def text_column(origin: Origin, column: str | None, how: Options = DEFAULT) -> tuple[str | int, bool | None]:
+def column_of_text(origin: Origin, column: str | None, how: Options = DEFAULT) -> tuple[str | int, bool | None]:
     """Which column holds the text: the one asked for ("title + body": both, joined by a blank), else "text", else the
     only one of strings; and whether a table's first row names the columns, as it does unless `column` is a number.
     Raises DataError that lists the columns; and where nothing says whether the first row names them."""
@@ -106,21 +106,16 @@ def text_column(origin: Origin, column: str | None, how: Options = DEFAULT) -> t
     if column is not None or "text" in names:
         return "text" if column is None else column, origin.table or None
     strings = _strings(rows, first, origin.table)
-    if len(strings) != 1:
-        raise DataError(
-            f"which column is the text? There is none called 'text', and {len(strings)} hold strings"
-            f" (columns: {', '.join(names)}); name it with: {setting('column', 'NAME')}",
-            path=origin.name,
-        )
+    name = text_column(names, [names[index] for index in strings], origin.name)
     (index,) = strings
     # A column of numbers under something else has a name.
-    numbers_named = any(number != index and not _is_number(name) for number, name in enumerate(names))
+    numbers_named = any(number != index and not _is_number(each) for number, each in enumerate(names))
     if origin.table and not names_columns(names) and not numbers_named:
         raise DataError(
-            f"{place}: does the first row name the columns? If so: column: {names[index]}; if it is a row like the"
+            f"{place}: does the first row name the columns? If so: column: {name}; if it is a row like the"
             f" others: column: {index + 1}"
         )
-    return names[index], origin.table or None
+    return name, origin.table or None
 
 
 def _strings(rest: Iterator[PlacedRow], first: Mapping[str, object], table: bool) -> set[int]:

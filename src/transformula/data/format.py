@@ -55,6 +55,7 @@ class Options:
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
     also: tuple[str, ...] = ()  # further columns, which some rows or files have
     whole: bool = False  # all columns are read, and kept beside the fields
+    start: int = 0  # rows that are passed over, by readers that take it: the others are read from the first on
     bad_rows: BadRows = None  # whether a row that cannot be read ends the reading
     where: Where | str | None = None  # conditions on the rows that are kept; see `Where`
     # What a person is told of how a file was read, and how often it was met, which stands for {n}. Readers count here.

@@ -7,11 +7,10 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
-from ..errors import DataError
 from ..extras import need
-from .lines import RATIO, UNPACKED
+from .lines import Unpacked
 
 SLOWEST = 1024  # bytes of an answer that come in a second, at least, on average
 PATIENCE = 3  # how many times the seconds of silence, at which a request is given up, an answer may be slower
@@ -114,31 +113,7 @@ def bounded(unpack: Callable[..., Any]) -> Callable[..., Any]:
         opened = unpack(file, **how)
         if not type(file).__name__.startswith("HfFileSystem"):
             return opened
-        return io.BufferedReader(cast(io.RawIOBase, Unpacking(opened, file)))
+        return io.BufferedReader(Unpacked(opened, file.tell, getattr(file, "path", "a file of the hub")))
 
     unpacked.guarded = True  # type: ignore[attr-defined]
     return unpacked
-
-
-class Unpacking(io.RawIOBase):
-    """What a file of the hub unpacks to. Raises DataError where that is far more than a text packs to."""
-
-    def __init__(self, opened: Any, packed: Any) -> None:
-        self._opened, self._packed, self._count = opened, packed, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        room = memoryview(cast(bytearray, buffer))
-        piece = self._opened.read(len(room))
-        room[: len(piece)] = piece
-        self._count += len(piece)
-        if self._count > max(UNPACKED, RATIO * self._packed.tell()):
-            name = str(getattr(self._packed, "path", "a file of the hub"))
-            raise DataError(f"unpacks to more than {RATIO} times its size, {self._count:,} bytes so far", path=name)
-        return len(piece)
-
-    def close(self) -> None:
-        self._opened.close()
-        super().close()

@@ -23,7 +23,7 @@ BadRows = Literal["stop", "skip"] | None
 
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
 RATIO = 200  # how many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth
-PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings of packed files
+PACKED = (".gz", ".zst")  # endings of packed files
 ARRIVING = 1 << 16  # bytes of a pipe that are read at once, at most
 
 KINDS = {  # what is no file
@@ -78,34 +78,42 @@ def unreadable(path: Path, error: OSError | ValueError) -> DataError:
 
 
 class Unpacked(io.RawIOBase):
-    """The content of a packed file. Raises DataError for one that unpacks to far more than a text does."""
+    """What a packed file unpacks to. Raises DataError where that is far more than a text packs to.
 
-    def __init__(self, path: Path, size: int) -> None:
-        self._path, self._most, self._read = path, max(UNPACKED, RATIO * size), 0
-        self._file: Any
-        if path.suffix.lower() == ".gz":
-            self._file = gzip.open(path, "rb")
-        else:
-            self._file = need("pyarrow", "reading .zst files").input_stream(str(path), compression="zstd")
+    packed  bytes of the packed file
+    remedy  what the error adds
+    """
+
+    def __init__(self, file: Any, packed: Callable[[], int], path: object, remedy: str = "") -> None:
+        self._file, self._packed, self._path, self._remedy, self._read = file, packed, path, remedy, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
-        count = int(self._file.readinto(cast(bytearray, buffer)))
-        self._read += count
-        if self._read > self._most:
-            command = "gunzip -k" if self._path.suffix.lower() == ".gz" else "unzstd"
-            raise DataError(
-                f"unpacks to more than {RATIO} times its size, {self._read:,} bytes so far; if that is meant,"
-                f" unpack it yourself: {command} {self._path.name}",
-                path=self._path,
-            )
-        return count
+        room = memoryview(cast(bytearray, buffer))
+        piece = self._file.read(len(room))
+        room[: len(piece)] = piece
+        self._read += len(piece)
+        if self._read > max(UNPACKED, RATIO * self._packed()):
+            message = f"unpacks to more than {RATIO} times its size, {self._read:,} bytes so far{self._remedy}"
+            raise DataError(message, path=self._path)
+        return len(piece)
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def unpacking(path: Path, size: int) -> BinaryIO:
+    """The content of a packed file of so many bytes. Raises OSError."""
+    if path.suffix.lower() == ".gz":
+        file, command = gzip.open(path, "rb"), "gunzip -k"
+    else:
+        file = need("pyarrow", "reading .zst files").input_stream(str(path), compression="zstd")
+        command = "unzstd"
+    remedy = f"; if that is meant, unpack it yourself: {command} {path.name}"
+    return cast(BinaryIO, io.BufferedReader(Unpacked(file, lambda: size, path, remedy), 1 << 16))
 
 
 @contextmanager
@@ -114,12 +122,11 @@ def opened(path: Path, once: bool = False) -> Iterator[BinaryIO]:
     cannot be opened."""
     size = check_regular(path, once)
     try:
-        packed = path.suffix.lower() in PACKED
-        file = io.BufferedReader(Unpacked(path, size), 1 << 16) if packed else path.open("rb")
+        file = unpacking(path, size) if path.suffix.lower() in PACKED else path.open("rb")
     except OSError as error:
         raise unreadable(path, error) from None
     with file:
-        yield cast(BinaryIO, file)
+        yield file
 
 
 def whole_file(path: Path) -> bytes:

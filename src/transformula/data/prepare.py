@@ -8,7 +8,7 @@ from .preview import working
 from .settings import TextSettings
 from .splits import Split, split_corpus, split_given
 from .token_data import TokenData
-from .tokenizing import choose_tokenizer
+from .tokenizing import choose_tokenizer, no_room
 from .tokens import token_store
 
 
@@ -33,16 +33,13 @@ def prepare(
     tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, room, ends=extra is not None)
     if mask and tokenizer.mask is not None:
         extra, room = 0, vocab
-    has = f"the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}"
     if extra is not None and room is not None and tokenizer.vocab > room:
         raise ConfigError(
-            f"vocab: the model says {vocab}; {has}, and {extra} more ids are needed: leave `vocab` out of the model, or"
-            f" write vocab: {tokenizer.vocab + extra}"
+            f"vocab: the model says {vocab}; the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}, and {extra} more"
+            f" ids are needed: leave `vocab` out of the model, or write vocab: {tokenizer.vocab + extra}"
         )
     if extra is None and vocab is not None and not tokenizer.fits(vocab):
-        raise ConfigError(
-            f"vocab: the model says {vocab}, {has}; leave `vocab` out of the model, or write vocab: {tokenizer.vocab}"
-        )
+        raise no_room("vocab", vocab, tokenizer)
     stores = []
     for name, texts in (("training", split.training), ("validation", split.validation)):
         try:

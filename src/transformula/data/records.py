@@ -410,6 +410,17 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
     raise DataError("holds no rows", path=origin.name)
 
 
+def text_column(columns: Sequence[str], strings: Sequence[str], path: object) -> str:
+    """Which column holds the text: `text`, or the only one of strings. Raises DataError that lists the columns."""
+    if "text" in columns or len(strings) == 1:
+        return "text" if "text" in columns else strings[0]
+    raise DataError(
+        f"which column is the text? There is none called 'text', and {len(strings)} hold strings (columns:"
+        f" {', '.join(columns)}); name it with: {setting('column', 'NAME')}",
+        path=path,
+    )
+
+
 def listed(source: object) -> str:
     """Sources for a message: "a.tsv, b.tsv"."""
     return ", ".join(map(str, several(source)))

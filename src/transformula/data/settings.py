@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..errors import ConfigError
 from ..plain import several
@@ -41,62 +41,30 @@ class FileSettings(Settings):
         description="which rows are kept, by their columns, such as 'int_score >= 3 and language == en'",
     )
 
-    @field_validator("where")
+    @field_validator("where", "delimiter", "encoding")
     @classmethod
-    def _conditions(cls, value: str | None) -> str | None:
-        if value is not None:
-            from .where import Where
-
-            try:
-                Where.parse(value)
-            except ConfigError as error:
-                raise ValueError(error.mistakes[0].removeprefix("where: ")) from None
-        return value
-
-    @field_validator("delimiter")
-    @classmethod
-    def _parts_columns(cls, value: str | None) -> str | None:
-        from .dialect import delimiter_of
+    def _understood(cls, value: Any, info: ValidationInfo) -> Any:
+        from .format import Options
 
         try:
-            delimiter_of(value)
+            Options(**{str(info.field_name): value})
         except ConfigError as error:
-            raise ValueError(error.mistakes[0].removeprefix("delimiter: ")) from None
-        return value
-
-    @field_validator("encoding")
-    @classmethod
-    def _known_encoding(cls, value: str | None) -> str | None:
-        if value is not None:
-            from .lines import encoding_of
-
-            try:
-                encoding_of(value)
-            except ConfigError as error:
-                raise ValueError(error.mistakes[0].removeprefix("encoding: ")) from None
+            raise ValueError(error.mistakes[0].removeprefix(f"{info.field_name}: ")) from None
         return value
 
     @field_validator("file_format")
     @classmethod
     def _known_format(cls, value: str | None) -> str | None:
-        if value is not None:
-            from .format import formats
+        from .format import formats
 
-            if value not in formats:
-                raise ValueError(f"no such format; expected one of: {', '.join(formats.names())}")
+        if value is not None and value not in formats:
+            raise ValueError(f"no such format; expected one of: {', '.join(formats.names())}")
         return value
 
     @property
     def reading(self) -> dict[str, Any]:
         """These settings as keywords of `read_records`, `columns_of` and `read_corpus`."""
-        return {
-            "quoted": self.quoted,
-            "delimiter": self.delimiter,
-            "ragged": self.ragged,
-            "encoding": self.encoding,
-            "file_format": self.file_format,
-            "where": self.where,
-        }
+        return {key: getattr(self, key) for key in FileSettings.model_fields}
 
 
 class SourceSettings(FileSettings):

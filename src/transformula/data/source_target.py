@@ -30,12 +30,7 @@ def read_rows(sources: Named, settings: RowSettings, key: str, notes: list[str],
     if settings.references is not None:
         fields["references"], kinds["references"] = settings.references, "list"
     records = read_records(sources, fields, kinds=kinds, join=settings.join, like=settings.data, **settings.reading)
-    rows = list(records)
-    if not rows:
-        raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
-    notes += [f"{key}: {records.tally}"] if records.tally.empty else []
-    notes += records.notes
-    return rows
+    return records.read_all(key, notes)
 
 
 def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, str | int], str]:

@@ -1,17 +1,14 @@
-"""Tokens of texts, made ready for training, whatever they come from: texts in memory, a stream of shards, or a folder
-of token shards that were made ahead."""
+"""Tokens of texts, made ready for training: those of texts in memory. A stream of shards, and a folder of token shards
+that were made ahead, are in `stream`."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from ..errors import ConfigError, InputError
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.texts import Texts
 from .corpus import Corpus
@@ -20,21 +17,17 @@ from .splits import Split
 from .tokens import Tokens
 from .windows import ContinuedWindows, WindowOrder, Windows
 
-if TYPE_CHECKING:
-    from .stream.documents import StreamText
-
 
 @dataclass(frozen=True)
 class TokenData:
     """Tokens, made ready: what they were read from, and both sides.
 
-    corpus, split  the texts; of a stream those of validation and of the sample that a tokenizer is trained on, of token
-                   shards those of validation that are given beside them
-    chosen         why this tokenizer; empty for that of token shards
-    training       its tokens; none of a stream, whose tokens are made as they are read
+    corpus, split  the texts
+    chosen         why this tokenizer; empty where there was no choice
     extra          ids that a task uses above the tokenizer's
-    texts          the sources of a stream, with their `weights`
-    index          what token shards hold
+    has_text       whether the training text is at hand, not its tokens alone
+    UNRECORDED     what of a preview no manifest holds. Why the tokenizer was chosen: a resume may load the one that was
+                   trained, and compares the rest
     """
 
     corpus: Corpus
@@ -44,66 +37,53 @@ class TokenData:
     training: Tokens
     validation: Tokens
     extra: int = 0
-    texts: Sequence[StreamText] = ()
-    weights: Sequence[float] = ()
-    index: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def has_text(self) -> bool:
-        """Whether the training text is at hand, not its tokens alone."""
-        return not self.texts and not self.index
+    has_text: ClassVar[bool] = True
+    UNRECORDED: ClassVar[frozenset[str]] = frozenset(["examples", "chosen", "notes"])
 
     def windows(
         self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False
     ) -> WindowOrder:
-        """Windows of the training side; with `continued` each row goes on from step to step. Raises ConfigError for
-        that of a stream, DataError where there are too few tokens."""
-        if self.texts and continued:
-            raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
-        if self.texts:
-            from .stream.batches import StreamedWindows  # what reads streams is loaded for one
-
-            return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
+        """Windows of the training side; with `continued` each row goes on from step to step. Raises DataError where
+        there are too few tokens, ConfigError for data that cannot be continued."""
         order = ContinuedWindows if continued else Windows
         return order(self.training, context, batch, accumulate, seed, f"the training text of {self.corpus.name}")
 
     @cached_property
     def identity(self) -> str:
-        """A hash of the data, which a resumed run compares."""
-        if self.index:
-            return str(self.index["identity"])
-        if self.texts:
-            return stream_identity(self.texts, self.weights, self.split, self.tokenizer)
-        return text_identity(self.split, self.tokenizer)
+        """A hash of the data, which a resumed run compares: of both sides' content, a zero byte between each two
+        documents, and the tokenizer."""
+        parts = []
+        for texts in (self.split.training, self.split.validation):
+            digest = hashlib.sha256()
+            for number, content in enumerate(texts.contents):
+                digest.update(b"\0" if number else b"")
+                digest.update(content)
+            parts.append(digest.hexdigest())
+        return hashlib.sha256(" ".join([*parts, self.tokenizer.identity]).encode()).hexdigest()
 
     def preview(self) -> Preview:
         """What the data holds; of texts with five examples."""
         about = {
             "data": self.corpus.name,
-            **(self._text_counts() if self.has_text else self._shard_counts()),
+            **self._counts(),
             "split": self.split.how,
             "tokenizer": self.tokenizer.kind,
             **({"chosen": self.chosen} if self.chosen else {}),
             "vocab": self.tokenizer.vocab,
-            **(self._text_details() if self.has_text else {}),
+            **self._details(),
         }
-        rows = self._text_rows(about) if self.has_text else self._shard_rows(about)
-        rows.append(("tokenizer", "{tokenizer}, vocab {vocab:,}" + (" ({chosen})" if self.chosen else "")))
-        if not self.texts:
-            each = "; {bytes_per_token:.2f} bytes each; {unknown} unknown" if self.has_text else ""
-            rows.append(("tokens", "{training_tokens:,} to train, {validation_tokens:,} to validate" + each))
-        shown = [(name, text.format(**about)) for name, text in rows]
+        chosen = f" ({self.chosen})" if self.chosen else ""
+        tokenizer = ("tokenizer", f"{self.tokenizer.kind}, vocab {self.tokenizer.vocab:,}{chosen}")
         notes = [("note", note) for note in self.corpus.notes]
-        return Preview(about, [*shown, *under("examples", about.get("examples", ())), *notes])
+        rows = [*self._data_rows(about), tokenizer, *self._token_rows(about)]
+        return Preview(about, [*rows, *under("examples", about.get("examples", ())), *notes])
 
     def describe(self) -> dict[str, Any]:
-        """Plain data for the manifest of a run. Not why the tokenizer was chosen: a resume may load the one that was
-        trained, and compares this; nor the bad shards of a stream, which are met while it is read."""
-        left_out = {"examples", "chosen", "notes", *(["bad_shards"] if self.texts else [])}
-        about = {key: value for key, value in self.preview().data.items() if key not in left_out}
+        """Plain data for the manifest of a run."""
+        about = {key: value for key, value in self.preview().data.items() if key not in self.UNRECORDED}
         return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
 
-    def _text_counts(self) -> dict[str, Any]:
+    def _counts(self) -> dict[str, Any]:
         sides = (self.training, self.validation)
         size = sum(side.text_bytes for side in sides)
         return {
@@ -121,85 +101,35 @@ class TokenData:
         training, validation = len(self.training), len(self.validation)
         return {"tokens": training + validation, "training_tokens": training, "validation_tokens": validation}
 
-    def _shard_counts(self) -> dict[str, Any]:
-        held = self.validation
-        if self.index:
-            counts = {"shards": len(self.index["shards"]), "bad_shards": len(self.index["bad"])}
-            return counts | {"documents": self.training.documents + held.documents, **self._token_counts()}
-        counts = {"shards": sum(len(text.source.names) for text in self.texts), "bad_shards": len(self._bad_shards())}
-        return counts | {"documents": held.documents, "validation_tokens": len(held)}
-
-    def _bad_shards(self) -> dict[str, str]:
-        """What is wrong with each bad shard that a stream has met."""
-        return {shard: reason for text in self.texts for shard, reason in text.bad.items()}
-
-    def _text_details(self) -> dict[str, Any]:
+    def _details(self) -> dict[str, Any]:
         """`unknown` is 0 but for a tokenizer of others, which may replace what it does not know: for the kinds that are
         trained here unknown text is an error."""
         sides, corpus = (self.training, self.validation), self.corpus
-        details: dict[str, Any] = {
+        return {
             "bytes_per_token": sum(side.text_bytes for side in sides) / max(1, sum(map(len, sides))),
             "unknown": sum(side.count(self.tokenizer.unknown) for side in sides),
             "examples": _examples(self.split.training),
+            **({"unkept": corpus.unkept} if corpus.unkept else {}),
+            **({"notes": list(corpus.notes)} if corpus.notes else {}),
         }
-        details |= {"unkept": corpus.unkept} if corpus.unkept else {}
-        return details | ({"notes": list(corpus.notes)} if corpus.notes else {})
 
-    def _text_rows(self, about: Mapping[str, Any]) -> list[tuple[str, str]]:
-        corpus = self.corpus
-        texts = "1 text" if about["documents"] == 1 else "{documents:,} documents"
+    def _data_rows(self, about: Mapping[str, Any]) -> list[tuple[str, str]]:
+        corpus, documents, removed = self.corpus, about["documents"], self.split.removed
+        texts = "1 text" if documents == 1 else f"{documents:,} documents"
         rows = [
-            ("data", "{data} ({files} files)" if corpus.files > 1 else "{data}"),
-            ("text", texts + ", {characters:,} characters"),
-            ("", "{left_out} empty documents left out" if corpus.left_out else ""),
-            ("", "{removed} left out of training: also in the validation set" if self.split.removed else ""),
-            ("", "{unkept:,} rows left out, which `where` does not keep" if corpus.unkept else ""),
-            ("validation", f"{100 * about['validation_share']:.1f} % of it: {{split}}"),
+            ("data", corpus.name + (f" ({corpus.files} files)" if corpus.files > 1 else "")),
+            ("text", f"{texts}, {about['characters']:,} characters"),
+            ("", f"{corpus.left_out} empty documents left out" if corpus.left_out else ""),
+            ("", f"{removed} left out of training: also in the validation set" if removed else ""),
+            ("", f"{corpus.unkept:,} rows left out, which `where` does not keep" if corpus.unkept else ""),
+            ("validation", f"{100 * about['validation_share']:.1f} % of it: {self.split.how}"),
         ]
         return [row for row in rows if row[1]]
 
-    def _shard_rows(self, about: Mapping[str, Any]) -> list[tuple[str, str]]:
-        if self.index:
-            bad = [("", "{bad_shards:,} bad shards were left out")] if about["bad_shards"] else []
-            holds = "{data}: {shards:,} shards of tokens, of {documents:,} documents"
-            return [("data", holds), *bad, ("validation", "{split}")]
-        told = [text.source.note for text in self.texts if text.source.note]
-        told += [f"bad, left out: {reason}" for reason in list(self._bad_shards().values())[:5]]
-        return [
-            ("data", "{data}: {shards:,} shards, streamed"),
-            *(("", text.replace("{", "{{").replace("}", "}}")) for text in told),
-            ("validation", "{split}, {validation_tokens:,} tokens"),
-        ]
-
-
-def text_identity(split: Split, tokenizer: Tokenizer) -> str:
-    """A hash of both sides' content, a zero byte between each two documents, and the tokenizer."""
-    parts = []
-    for texts in (split.training, split.validation):
-        digest = hashlib.sha256()
-        for number, content in enumerate(texts.contents):
-            digest.update(b"\0" if number else b"")
-            digest.update(content)
-        parts.append(digest.hexdigest())
-    return hashlib.sha256(" ".join([*parts, tokenizer.identity]).encode()).hexdigest()
-
-
-def stream_identity(
-    texts: Sequence[StreamText], weights: Sequence[float], split: Split, tokenizer: Tokenizer
-) -> str:
-    """A hash of the shards' names and sizes, the weights, the validation documents and the tokenizer."""
-    shards = [[text.source.text, [_stamp(text, name) for name in text.source.names]] for text in texts]
-    held = b"".join(split.validation.digests).hex()
-    shuffle = sorted({text.shuffle for text in texts} - {1})
-    plain = json.dumps([shards, list(weights), held, tokenizer.identity, *shuffle], sort_keys=True)
-    return hashlib.sha256(plain.encode()).hexdigest()
-
-
-def _stamp(text: StreamText, shard: str) -> Any:
-    try:
-        return [Path(shard).name, text.source.stamp(shard)]
-    except InputError:
-        return [Path(shard).name, None]
+    def _token_rows(self, about: Mapping[str, Any]) -> list[tuple[str, str]]:
+        counts = "{training_tokens:,} to train, {validation_tokens:,} to validate"
+        each = "; {bytes_per_token:.2f} bytes each; {unknown} unknown" if self.has_text else ""
+        return [("tokens", (counts + each).format(**about))]
 
 
 def _examples(texts: Texts, count: int = 5, width: int = 96) -> list[str]:

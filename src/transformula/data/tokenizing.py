@@ -66,6 +66,14 @@ def trained_tokenizer(
         return load(cached_entry("tokenizer", digest.hexdigest()[:32], make))
 
 
+def no_room(key: str, size: Any, tokenizer: Tokenizer) -> ConfigError:
+    """The error where the number `key` of a model is none for a tokenizer."""
+    return ConfigError(
+        f"{key}: the model says {size}, the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}; leave `{key}` out of"
+        f" the model, or write {key}: {tokenizer.vocab}"
+    )
+
+
 def learns(name: str) -> bool:
     """Whether the tokenizer that a setting names is trained on text."""
     return folder_named(name) is None and (name in ("auto", "characters") or tokenizers.get(name).sized)
@@ -115,10 +123,7 @@ def choose_tokenizers(
     def checked(key: str, tokenizer: Tokenizer) -> Tokenizer:
         size = numbers.get(key)
         if size is not None and tokenizer.vocab > size:
-            raise ConfigError(
-                f"{key}: the model says {size}, the tokenizer ({name}) has {tokenizer.vocab}; leave {key} out of the"
-                f" model, or write {key}: {tokenizer.vocab}"
-            )
+            raise no_room(key, size, tokenizer)
         return tokenizer
 
     folder = folder_named(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,19 +14,21 @@ from ..lines import BadLine, lines_of, refused, shown, utf8_of
 from .squad import squad_rows
 
 
-@formats.register("jsonl", takes=("join", "encoding"))
-@formats.register("ndjson", takes=("join", "encoding"))
+@formats.register("jsonl", takes=("join", "encoding", "start"))
+@formats.register("ndjson", takes=("join", "encoding", "start"))
 def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
     """A row for each line that is not blank. Raises DataError with the line: broken JSON, another kind of value."""
-    for line, text in lines_of(path, options.encoding, options.bad_rows):
+    lines = lines_of(path, options.encoding, options.bad_rows)
+    rows = ((line, text) for line, text in lines if isinstance(text, BadLine) or text.strip())
+    for line, text in itertools.islice(rows, options.start, None):
         if isinstance(text, BadLine):
             yield line, BadRow(text.error)
-        elif text.strip():
-            try:
-                row = as_row(parsed(text, path, line), place_of(path, line))
-            except DataError as error:
-                row = BadRow(refused(DataError(f"{error}: {shown(text)}"), options.bad_rows))
-            yield line, row
+            continue
+        try:
+            row = as_row(parsed(text, path, line), place_of(path, line))
+        except DataError as error:
+            row = BadRow(refused(DataError(f"{error}: {shown(text)}"), options.bad_rows))
+        yield line, row
 
 
 @formats.register("json", takes=("join", "encoding"))

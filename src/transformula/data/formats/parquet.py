@@ -1,25 +1,25 @@
-"""Parquet, read a few rows at a time and only the columns asked for; needs the extra `parquet`."""
+"""Parquet, read a few rows at a time and only the columns and row groups asked for; needs the extra `parquet`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from ...errors import DataError
+from ...errors import DataError, InputError
 from ...extras import need
 from ..format import Options, Row, formats, same_name
-from ..lines import PACKED, opened, whole_file
+from ..lines import PACKED, check_regular, whole_file
+
+ROWS_AT_ONCE = 256  # rows that are held together: a row group may have a million
 
 
-@formats.register("parquet", takes=("join",), needs=["pyarrow"])
+@formats.register("parquet", takes=("join", "start"), needs=["pyarrow"])
 def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     """The rows, numbered in place of lines. Raises DataError for a damaged file, MissingExtra without pyarrow."""
-    arrow, parquet = need("pyarrow", "reading parquet"), need("pyarrow.parquet", "reading parquet")
-    number = 0
-    with opened(path):  # what cannot be opened gives the error that every other file gives
-        pass
+    number = options.start
     try:
-        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if path.suffix.lower() in PACKED else path)
+        file = opened_parquet(path)
         names = list(file.schema_arrow.names)
         if same := same_name(names):
             raise DataError(f"{same}; give one of them another name", path=path)
@@ -28,13 +28,33 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
         # A column by number, or one that is not there, needs all of them: to count, and to list them in the error.
         known = wanted and all(name in names or name.split(".")[0] in names for name in wanted)
         columns = [name for name in names if name in heads] if known else names
-        for batch in file.iter_batches(batch_size=1024, columns=columns):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except DataError:
+        groups, skipped = groups_from(file.metadata, options.start)
+        with file:
+            for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=columns, use_threads=False):
+                for row in batch.slice(min(skipped, len(batch))).to_pylist():
+                    number += 1
+                    yield number, row
+                skipped = max(0, skipped - len(batch))
+    except InputError:
         raise
     except Exception as error:  # damaged files, and values that Python has nothing for, raise many kinds
-        raise DataError(
-            f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path, line=number + 1
-        ) from None
+        reason = " ".join(str(error).split())[:120]
+        raise DataError(f"is not a whole parquet file ({reason}); copy it again", path=path, line=number + 1) from None
+
+
+def opened_parquet(path: Path) -> Any:
+    """A parquet file whose footer was read. Raises DataError where it is missing or empty."""
+    arrow, parquet = need("pyarrow", "reading parquet"), need("pyarrow.parquet", "reading parquet")
+    if check_regular(path) == 0:
+        raise DataError("is empty; expected a parquet file: copy it again", path=path)
+    file = arrow.BufferReader(whole_file(path)) if path.suffix.lower() in PACKED else path
+    return parquet.ParquetFile(file, memory_map=False, pre_buffer=False, page_checksum_verification=True)
+
+
+def groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
+    """The row groups of a parquet file from that of row `start` on, and how many rows of the first come before it."""
+    for group in range(metadata.num_row_groups):
+        if (rows := metadata.row_group(group).num_rows) > start:
+            return list(range(group, metadata.num_row_groups)), start
+        start -= rows
+    return [], 0

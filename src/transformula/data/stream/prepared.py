@@ -13,6 +13,9 @@ All shards are one long row of ids, of which the windows of an epoch are read in
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +31,38 @@ from ..settings import DataSettings
 from ..sources import Named
 from ..splits import Split
 from ..token_data import TokenData
-from ..tokenizing import folder_named
+from ..tokenizing import folder_named, no_room
 from ..tokens import Tokens, token_store
 
 INDEX = "index.json"
 PLAN = "plan.json"
 KIND = "transformula token shards"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardData(TokenData):
+    """Token shards; `index` says what they hold. `split` has the validation texts that are given beside them."""
+
+    index: Mapping[str, Any]
+    has_text = False
+
+    @cached_property
+    def identity(self) -> str:
+        """That of the data which the tokens were made of."""
+        return str(self.index["identity"])
+
+    def _counts(self) -> dict[str, Any]:
+        documents = self.training.documents + self.validation.documents
+        counts = {"shards": len(self.index["shards"]), "bad_shards": len(self.index["bad"]), "documents": documents}
+        return counts | self._token_counts()
+
+    def _details(self) -> dict[str, Any]:
+        return {}
+
+    def _data_rows(self, about: Mapping[str, Any]) -> list[tuple[str, str]]:
+        holds = f"{self.corpus.name}: {about['shards']:,} shards of tokens, of {about['documents']:,} documents"
+        bad = [("", f"{about['bad_shards']:,} bad shards were left out")] if about["bad_shards"] else []
+        return [("data", holds), *bad, ("validation", self.split.how)]
 
 
 def prepared_folder(data: Named) -> Path | None:
@@ -50,7 +79,7 @@ def prepared_folder(data: Named) -> Path | None:
     return made[0]
 
 
-def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> TokenData:
+def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
     """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
     settings that say how text is read."""
     reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where", "split", "overlap")
@@ -67,7 +96,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
     if settings.tokenizer != "auto" and (named is None or load(named).identity != tokenizer.identity):
         raise ConfigError(f"tokenizer: {folder} was prepared with its own; leave it out")
     if vocab is not None and not tokenizer.fits(vocab):
-        raise ConfigError(f"vocab: the model says {vocab}, the tokenizer of {folder} has {tokenizer.vocab}")
+        raise no_room("vocab", vocab, tokenizer)
     training = Tokens(parts, index["bytes"], index["characters"], index["documents"])
     about = index["validation"]
     how, held = about["how"], None
@@ -81,7 +110,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
     texts = Texts([]) if held is None else held.documents
     corpus = Corpus(str(folder), texts, len(index["shards"]))
     split = Split(texts, texts, how, whole=True)
-    return TokenData(corpus, split, tokenizer, "", training, validation, index=index)
+    return ShardData(corpus, split, tokenizer, "", training, validation, index=index)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

@@ -30,11 +30,10 @@ from ...structured import Malformed, load_json
 from ...tokenizers.base import load
 from ..preview import counting
 from ..settings import DataSettings, PrepareSettings
-from ..token_data import TokenData
 from ..tokens import id_type
 from .documents import StreamText
 from .prepared import INDEX, KIND, PLAN
-from .streamed import streamed, weighted
+from .streamed import StreamData, streamed, weighted
 
 
 def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, An
         return _prepared(settings, how, folder, data)
 
 
-def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: TokenData) -> dict[str, Any]:
+def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: StreamData) -> dict[str, Any]:
     part, (text,) = how.part_of_all, data.texts
     begin(folder, data, settings)
     numbers = [number for number in range(len(text.source.names)) if part is None or number % part[1] == part[0]]
@@ -66,7 +65,7 @@ def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: 
     return {"folder": str(folder), **merged(folder, text)}
 
 
-def begin(folder: Path, data: TokenData, settings: DataSettings) -> None:
+def begin(folder: Path, data: StreamData, settings: DataSettings) -> None:
     """Write what all parts share: the plan, the tokenizer and the validation set. Several jobs may do so at once: they
     write the same. Raises DataError where the folder is of other data, or was read in another way."""
     (text,) = data.texts
@@ -97,7 +96,7 @@ def begin(folder: Path, data: TokenData, settings: DataSettings) -> None:
     write_whole(folder / "validation.json", as_bytes(validation))
 
 
-def identity_of(data: TokenData, settings: DataSettings) -> str:
+def identity_of(data: StreamData, settings: DataSettings) -> str:
     """A hash of the data, of how it is read, and of the documents that are left out."""
     held_out = sorted(data.texts[0].held_out)
     later = ("delimiter", "ragged")  # options that came later: a folder that was begun before them goes on
