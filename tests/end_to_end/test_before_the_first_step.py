@@ -260,6 +260,18 @@ def test_a_run_is_scored_without_its_training_data(work: Path, tmp_path: Path) -
             evaluate(copy)
 
 
+@pytest.mark.parametrize("options", ["", "--stream --tokenizer bytes", "--task masked-language-modeling"])
+def test_a_run_goes_on_whose_validation_set_was_named_from_here(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    """The run records absolute paths, so that the validation set has another name when it goes on."""
+    Path("held.txt").write_text("to be or not to be\n" * 9)
+    text = ["--data", "text.txt", "--validation", "held.txt", "--overlap", "keep", *options.split()]
+    run = [*SIZE, "--context", "16", "--batch", "4", *text, "--out", str(tmp_path / "run")]
+    said(capsys, "train", FORMULA, *run, "--steps", "2", status=0)
+    assert "4 steps" in said(capsys, "train", "--resume", str(tmp_path / "run"), "--steps", "4", status=0)
+
+
 def test_a_run_goes_on_with_data_that_was_moved(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = tmp_path / "run"
     shutil.copy("text.txt", tmp_path / "moved.txt")

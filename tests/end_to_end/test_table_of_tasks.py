@@ -98,3 +98,4 @@ def test_as_typed(
     capsys.readouterr()
     assert main(shlex.split(use)[1:]) == 0
     assert capsys.readouterr().out.endswith("\n")
+    assert main(["train", "--resume", train.rpartition("--out ")[2], "--steps", "3", "--quiet"]) == 0

@@ -84,7 +84,8 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
     this one. With `ends` one of characters has an end of document, of a single text too.
 
     `auto` is characters for a single text of at most 128 distinct characters and 2 million in all, if `vocab` is not
-    given or is their number; else a BPE. Raises UnknownName for a name that is neither a kind nor a folder.
+    given or is their number, with the end or without it; else a BPE. Raises UnknownName for a name that is neither a
+    kind nor a folder.
     """
     folder = folder_named(name)
     if folder is not None:
@@ -93,7 +94,7 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
     if name == "auto":
         small = not split.whole and texts.characters <= SMALL_TEXT
         distinct = len(distinct_characters(texts.pieces())) if small else FEW_CHARACTERS + 1
-        if distinct <= FEW_CHARACTERS and vocab in (None, distinct):
+        if distinct <= FEW_CHARACTERS and vocab in (None, distinct, distinct + ends):
             name, why = "characters", f"auto: a single text of {distinct} distinct characters"
         elif vocab == 257:
             name, why = "bytes", "auto: vocab is 257"

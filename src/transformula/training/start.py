@@ -425,8 +425,8 @@ def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
     if not isinstance(was, dict):
         raise CheckpointError(f"{run.path / 'manifest.json'}: damaged: `task` should be keys and values")
     was = {**was, **{key: tasks.name_of(was[key]) for key in ("name", "task") if was.get(key) in tasks}}
-    # Data may be moved, so that its name changes; where the task states an identity, it tells of other content.
-    passed_over = {"data"} if "identity" in was and "identity" in now else set()
+    # Data may be moved, or named by another path; where the task states an identity, it tells of other content.
+    passed_over = {"data", "split"} if "identity" in was and "identity" in now else set()
     changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))
     if changed:
         differences = "; ".join(f"{k} was {was.get(k)!r:.200}, is {now.get(k)!r:.200}" for k in changed[:4])
