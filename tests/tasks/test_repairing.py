@@ -10,9 +10,10 @@ from torch.nn import functional as F
 from transformula.api.reading import check_model
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.model import build
-from transformula.tasks.base import IGNORED, Trained, tasks
+from transformula.tasks.base import IGNORED, tasks
 from transformula.tasks.repairing import hide_spans, infill, reorder, sentence_ends
 from transformula.tasks.repairing import shown as shown_ids
+from transformula.tasks.trained import Trained
 from transformula.tokenizers.base import load, tokenizers
 
 TEXT = "".join(f"Line {i} speaks of {i * i} things. Is it so? It is.\n" for i in range(120))

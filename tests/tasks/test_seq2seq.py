@@ -19,9 +19,10 @@ from transformula.data.source_target import read_source_target
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
 from transformula.model import build
-from transformula.tasks.base import IGNORED, Trained, tasks
+from transformula.tasks.base import IGNORED, tasks
 from transformula.tasks.scores.report import ScoreReport
 from transformula.tasks.seq2seq import SequenceToSequence
+from transformula.tasks.trained import Trained
 from transformula.tasks.writing import Writing
 
 LAYER = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"

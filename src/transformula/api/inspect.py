@@ -138,7 +138,8 @@ class Looked:
             remedy = f"give {setting('text')} or {setting('tokens')}, or a folder"
             raise InputError(f"this model comes from no folder, so that no data of it is known; {remedy}")
         from ..data.sources import gone
-        from ..tasks.base import Trained, task_again, tasks
+        from ..tasks.base import task_again, tasks
+        from ..tasks.trained import Trained
 
         folder, recorded, name = recorded_of(self.folder)
         check_use(recorded.get("use"), self.use)

@@ -233,7 +233,8 @@ def evaluate(
     Raises InputError, DataError.
     """
     from ..data.sources import SOURCES, gone
-    from ..tasks.base import Trained, tasks
+    from ..tasks.base import tasks
+    from ..tasks.trained import Trained
 
     set_threads(threads)
     import_packages(use)

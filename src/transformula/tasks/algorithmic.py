@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.records import Record
-from ..data.settings import BatchSettings
+from ..data.settings import BatchSettings, Named, Seq2SeqSettings
 from ..data.spelling import PLAIN, Spelling
 from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
@@ -32,7 +32,7 @@ from ..tokenizers.base import Tokenizer
 from .base import task
 from .scores.baselines import Baseline, constant, copied
 from .scores.measured import exact_match
-from .seq2seq import SequenceToSequence
+from .seq2seq import COLUMNS, SequenceToSequence
 from .seq2seq_data import RowSource
 
 SYMBOLS = ascii_letters + digits
@@ -153,7 +153,12 @@ class RuleRows(RowSource):
         task = self.task
         return DrawnRows(task.name, partial(task.row, settings), settings.shortest, settings.longest, task.same)
 
-    def read(self, settings: Any) -> SplitRows:
+    def read(self, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        """Rows of files, for an evaluation: the settings of a rule say nothing of these."""
+        stated = {name: getattr(settings, name) for name in COLUMNS if hasattr(settings, name)}
+        return super().read(sources, Seq2SeqSettings.read(stated), key, notes)
+
+    def split(self, settings: Any) -> SplitRows:
         """Training, validation and test rows. Raises DataError where there are too few different ones."""
         drawn, held, notes = self.drawn(settings), {}, []
         for split, count in (("validation", settings.validation_rows), ("test", settings.test_rows)):

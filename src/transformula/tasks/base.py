@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -23,11 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from ..data.preview import Preview
-from ..data.settings import Named
-from ..data.sources import absolute
 from ..errors import ConfigError, DataError, InputError, setting
 from ..language.graph import Architecture
-from ..plain import several
 from ..registry import Registry
 from ..settings import Settings
 from .predictor import Predictor
@@ -37,7 +33,7 @@ from .scores.report import Evaluation, Report, resample
 from .verb import Verb
 
 if TYPE_CHECKING:
-    from ..data.splits import Overlap
+    from .trained import Trained
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks", "@task(")
 
@@ -230,82 +226,6 @@ class Batch:
             for tensors in (self.inputs, self.lengths)
         )
         return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=soon), lengths=lengths)
-
-
-SEEN_DATA_NOTE = "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained model that is to be scored.
-
-    name      as a person named it
-    folder    that of the model, with its tokenizer
-    modules   the model, and the other models of its ensemble
-    numbers   what its text says: vocab, context, ...
-    recorded  the configuration of its run; {} where only the model is known
-    lost      the training data of its run, where that is missing
-    told      what is to be known of what is scored
-    """
-
-    name: str
-    folder: Path
-    architecture: Architecture
-    modules: Sequence[nn.Module]
-    numbers: Mapping[str, int]
-    recorded: Mapping[str, Any]
-    lost: Sequence[str] = ()
-    told: list[str] = field(default_factory=list)
-
-    def learned(self, data: Named) -> bool:
-        """Whether these sources are those that the run was trained on."""
-        own = {absolute(name) for name in several(self.recorded.get("data"))}
-        return {absolute(name) for name in several(data)} <= own
-
-    def check_seen(self, data: Named, overlap: Overlap, stated: str | None) -> None:
-        """Raise DataError for rows of `data` that are also training rows, unless it is the training data itself, which
-        is scored with a note; `stated` is what was said of such rows: "refuse" or "keep"."""
-        if not overlap.rows or stated == "keep":
-            return
-        if stated == "refuse" or not (overlap.rows == overlap.of or self.learned(data)):
-            remedy = "scores on rows that were trained on say nothing; if that is meant: --overlap keep"
-            raise DataError(f"{overlap}\n{remedy}")
-        self.told.append(f"{overlap.rows:,} of the {overlap.of:,} rows are training rows: {SEEN_DATA_NOTE}")
-
-    @property
-    def notes(self) -> list[str]:
-        note = (
-            f"the training data ({', '.join(self.lost)}) is missing: there are no baselines, and no search for"
-            " evaluation examples that are also in the training set"
-        )
-        return [*([note] if self.lost else []), *self.told]
-
-    def check_alone(self) -> None:
-        """Raise InputError where there are several models."""
-        if len(self.modules) > 1:
-            raise InputError(f"{self.name}: models that write no target for a source are scored one by one")
-
-    @property
-    def alone(self) -> nn.Module:
-        """The one model. Raises InputError where there are several."""
-        self.check_alone()
-        return self.modules[0]
-
-    def settings_of(self, kind: type[Settings]) -> dict[str, Any]:
-        """What its run recorded of settings of a kind, and what those were that it does not know."""
-        recorded = kind.of_run(self.recorded) if self.recorded else {}
-        return {key: value for key, value in recorded.items() if key in kind.model_fields}
-
-    def unknown(self, key: str) -> InputError:
-        """The error for a model of which no data is known."""
-        return InputError(f"{self.name}: a model's folder knows no data; say which: {key}")
-
-    def held_back(self) -> DataError:
-        """The error where what is scored was a part of training data that is lost."""
-        return DataError(
-            f"{self.name}: what is scored by default is a part of its training data, {', '.join(self.lost)}, which is"
-            f" not there; put it back, or say what is scored: {setting('data', 'FILE')}"
-        )
 
 
 class Task(ABC):
@@ -526,5 +446,6 @@ def task_again(
         if not (free and error.seen):
             raise
         same, task = True, kind.make(kind.settings.read({**chosen, **given, **kept, **own}), trained.numbers, **sizes)
-    trained.told.extend([f"what is scored is the training data: {SEEN_DATA_NOTE}"] if same else [])
+    if same:
+        trained.told.append(f"what is scored is the training data: {trained.seen}")
     return task

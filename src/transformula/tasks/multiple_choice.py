@@ -34,11 +34,12 @@ from ..generation.settings import ChoiceSettings
 from ..language.graph import Architecture
 from ..plain import several
 from ..tokenizers.base import Tokenizer, load
-from .base import EVALUATION_COST, Progress, Scores, Trained, task
+from .base import EVALUATION_COST, Progress, Scores, task
 from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
 from .predictor import Answer, Predictor, predictor
 from .scores.measured import Measured, mean_of
 from .scores.report import SHOWN_EXAMPLES, Example, ScoreReport, best_and_worst, score_rows
+from .trained import Trained
 from .verb import Verb
 
 COLUMNS = {

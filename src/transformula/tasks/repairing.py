@@ -30,12 +30,13 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import EVALUATION_COST, Batch, Progress, Scores, Trained, check_causal, check_logits, task
+from .base import EVALUATION_COST, Batch, Progress, Scores, check_causal, check_logits, task
 from .chunked_loss import token_loss
 from .language_modeling import CONTEXT, TextTask
 from .losses import target_scores
 from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
+from .trained import Trained
 from .writing import end_of
 
 COUNTED_WINDOWS = 2000  # windows of the training text whose targets the baseline counts

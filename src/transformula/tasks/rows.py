@@ -14,7 +14,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,15 +24,15 @@ from torch import Tensor, nn
 from ..data.buckets import Buckets
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
-from ..data.settings import FileSettings, Named, TestedSettings
-from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
+from ..data.settings import Named, TestedSettings
+from ..data.splits import SplitRows, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import ConfigError, InputError, setting
+from ..errors import InputError, setting
 from ..language.graph import Architecture
 from ..model.dataflow import reads_any_length
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
+from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, outputs_in_words, outputs_of
 from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
@@ -40,6 +40,7 @@ from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured
 from .scores.report import ScoreReport, score_report, standing_above
 from .scores.tables import ReportPart
+from .trained import ScoredRowSettings, Trained
 from .writing import load_predictor
 
 Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
@@ -49,13 +50,8 @@ SHOWN_ROWS = 5  # rows that are shown to be looked at
 ANY_LENGTH = "any_length"  # beside the numbers of a model's text: whether nothing learned limits how long a row is
 
 
-class RowEvaluation(FileSettings):
+class RowEvaluation(ScoredRowSettings):
     """How a trained model is scored, and how the rows of --data are read: by default as in training."""
-
-    overlap: Literal["refuse", "keep"] = Field(
-        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them;"
-        " by default the training data itself is scored, and a note says so",
-    )  # fmt: skip
 
 
 def evaluation_of(settings: type[Settings], *columns: str) -> type[RowEvaluation]:
@@ -397,7 +393,9 @@ class RowTask(Task):
         cls, trained: Trained, data: Named, given: Mapping[str, Any], progress: Progress | None = None
     ) -> ScoreReport:
         """Scores on the test rows of its run, or on the rows named."""
-        records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
+        settings: Any = cls.settings.read(trained.settings_of(cls.settings))
+        stated = cls.evaluation.read(given).model_dump(exclude_unset=True)
+        records, learned, notes = trained.rows_to_score(cls.reader, settings, data, stated)
         kind: Any = load_predictor(trained.folder)
         notes += cls.reader.unseen(kind, records, "the rows")
         predictions, answers = cls.reader.answers_to(records, trained.modules, kind, progress)
@@ -422,31 +420,3 @@ class RowTask(Task):
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, **self.data.described}
-
-
-def rows_to_score(
-    kind: type[RowTask], trained: Trained, data: Named, chosen: Any
-) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
-    """The rows to be scored, those of training as far as they are there, and notes. Raises ConfigError for columns of
-    rows that are not named."""
-    recorded, notes, reader = trained.recorded, trained.notes, kind.reader
-    settings: Any = kind.settings.read(trained.settings_of(kind.settings))
-    if data is None and chosen.model_fields_set:
-        remedy = "is for the rows of --data, and none are named there; add --data, or leave it out"
-        raise ConfigError([f"{key}: {remedy}" for key in sorted(chosen.model_fields_set)])
-    rows = reader.split(settings) if recorded and not trained.lost else None
-    if data is None and rows is not None:
-        return rows.test, rows.training, []
-    if data is None:
-        if not trained.lost:
-            raise trained.unknown("--data ROWS")
-        data = recorded.get("test") or recorded.get("validation")
-        if data is None:
-            raise trained.held_back()
-    stated = chosen.model_dump(exclude_unset=True, exclude={"overlap"})
-    records = reader.read(data, settings.model_copy(update=stated), "data", notes)
-    if rows is None:
-        return records, [], notes
-    overlap = find_overlap(rows.training, records, "--data", reader.compared)
-    trained.check_seen(data, overlap, chosen.overlap if "overlap" in chosen.model_fields_set else None)
-    return records, rows.training, [*notes, *trained.told]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -21,9 +21,9 @@ from ..data.built_in import built_in_names
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
 from ..data.settings import FileSettings, Named, Seq2SeqSettings
-from ..data.source_target import read_rows, references_of
+from ..data.source_target import references_of
 from ..data.sources import need_sources
-from ..data.splits import SplitRows, find_overlap, short_row
+from ..data.splits import short_row
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
@@ -34,7 +34,6 @@ from .base import (
     Progress,
     Scores,
     Task,
-    Trained,
     check_causal,
     check_logits,
     refuse_row_count,
@@ -46,6 +45,7 @@ from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured
 from .scores.report import ScoreReport, score_report, standing_above
 from .seq2seq_data import RowSource, Seq2SeqData, channels_of
+from .trained import ScoredRowSettings, Trained
 from .verb import Verb
 from .writing import WRITING_COST, Writing
 
@@ -55,17 +55,13 @@ SHOWN_ROWS = 5  # rows for which targets are generated to be looked at
 COLUMNS = ("source", "target", "references", "join", *FileSettings.model_fields)
 
 
-class Seq2SeqEvaluation(FileSettings, SearchSettings):
+class Seq2SeqEvaluation(ScoredRowSettings, SearchSettings):
     """How targets are searched for; how the rows of --data are read, by default as in training; and their columns."""
 
     source: str | None = Field(None, description="the column of the source in --data; by default as in training")
     target: str | None = Field(None, description="the column of the target in --data; by default as in training")
     references: str | None = Field(None, description="a column of --data with a list of texts, each of them right")
     join: str | None = Field(None, description="what joins the texts of a list in one column of --data")
-    overlap: Literal["refuse", "keep"] = Field(
-        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them;"
-        " by default the training data itself is scored, and a note says so",
-    )  # fmt: skip
 
 
 class SequenceToSequence(Task):
@@ -268,7 +264,10 @@ line out, in order; an empty line stays one. So it is for every model that write
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         chosen = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
-        records, learned, notes = rows_to_score(cls, trained, data, given)
+        settings = cls.settings.read(trained.settings_of(cls.settings))
+        stated = {key: getattr(chosen, key) for key in (*COLUMNS, "overlap") if given.get(key) is not None}
+        such = ", for instance 'test.{de,en}'"
+        records, learned, notes = trained.rows_to_score(cls.source, settings, data, stated, such)
         known = {key: trained.recorded[key] for key in own_options(cls) if key in trained.recorded and key not in given}
         own = {key: getattr(chosen, key) for key in own_options(cls)} | known
         references = references_of(records)
@@ -318,42 +317,6 @@ line out, in order; an empty line stays one. So it is for every model that write
             "tokenizer": data.writing.target.identity,
             **json.loads(json.dumps({**about, **self.numbers})),
         }
-
-
-def rows_to_score(
-    kind: type[SequenceToSequence], trained: Trained, data: Named, given: Mapping[str, Any]
-) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
-    """The rows to be scored, those of training as far as the run is known, and notes on the rows. Raises InputError: a
-    model alone, and no rows named; columns of rows that are not named. DataError: rows of `data` that are also training
-    rows."""
-    typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
-    recorded, notes = trained.recorded, trained.notes
-    rows: SplitRows | None = None
-    if recorded and not trained.lost:
-        rows = kind.source.read(kind.settings.read(trained.settings_of(kind.settings)))
-    if data is None:
-        unread = [key for key in (*typed, "overlap") if key in given]
-        if unread:
-            remedy = "is for the rows of --data, and none are named there; add --data, or leave it out"
-            raise ConfigError([f"{key}: {remedy}" for key in unread])
-        if rows is not None:
-            split = "test" if recorded.get("test") else "validation"
-            return rows.test, rows.training, [note for note in rows.notes if note.startswith(f"{split}: ")]
-        if not trained.lost:
-            raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
-        named = recorded.get("test") or recorded.get("validation")
-        if named is None:
-            raise trained.held_back()
-        settings = Seq2SeqSettings.read(trained.settings_of(Seq2SeqSettings))
-        return read_rows(named, settings, "test", [], kind.source.pictures), [], notes
-    known = {key: recorded[key] for key in COLUMNS if key in recorded}
-    records = read_rows(data, Seq2SeqSettings.read({**known, **typed}), "data", notes, kind.source.pictures)
-    if rows is None:
-        return records, [], notes
-    overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
-    stated = {key: given[key] for key in ("overlap",) if key in given}
-    trained.check_seen(data, overlap, Seq2SeqEvaluation.read(stated).overlap if stated else None)
-    return records, rows.training, [*notes, *trained.told]
 
 
 def own_options(kind: type[SequenceToSequence]) -> list[str]:

@@ -20,8 +20,8 @@ from torch import Tensor
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
 from ..data.records import Record, Value
-from ..data.settings import BatchSettings, check_pictures
-from ..data.source_target import fitting, read_source_target
+from ..data.settings import BatchSettings, Named, check_pictures
+from ..data.source_target import fitting, read_rows, read_source_target
 from ..data.spelling import Spelling
 from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
@@ -43,11 +43,16 @@ class RowSource:
     """
 
     remedy = ""
+    compared: tuple[str, ...] = ("source", "target")
 
     def __init__(self, default: str = "", pictures: bool = False) -> None:
         self.default, self.pictures = default, pictures
 
-    def read(self, settings: Any) -> SplitRows:
+    def read(self, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        """The rows of some sources; see `read_rows`."""
+        return read_rows(sources, settings, key, notes, self.pictures)
+
+    def split(self, settings: Any) -> SplitRows:
         """The rows that the settings name."""
         if self.pictures:
             check_pictures(settings)
@@ -184,7 +189,7 @@ class Seq2SeqData:
         seed: int,
     ) -> None:
         self.source, self.settings, self.seed = source, settings, seed
-        self.rows = rows = source.read(settings)
+        self.rows = rows = source.split(settings)
         self.notes = list(rows.notes)
         tokenizers, spelling, self.about = source.tokenizers(settings, rows, reads, numbers)
         own, target = tokenizers.get("source"), tokenizers["target"]

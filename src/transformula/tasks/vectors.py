@@ -24,12 +24,13 @@ from ..errors import DataError, InputError
 from ..generation.decoding import device_of
 from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
-from .base import Batch, Progress, Scores, Trained
+from .base import Batch, Progress, Scores
 from .cut_rows import is_cut, noted
 from .predictor import Answer
 from .row_predictor import RowEncoder
 from .rows import RowReader, RowTask
 from .scores.report import ScoreReport
+from .trained import Trained
 from .verb import Verb
 
 ROWS_AT_ONCE = 256  # inputs of a batch, and rows of a batch of an evaluation
