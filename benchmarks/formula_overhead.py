@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import keep  # noqa: E402
 
 from transformula.language.check import check  # noqa: E402
-from transformula.language.model_file import from_formula  # noqa: E402
+from transformula.language.model_text import from_formula  # noqa: E402
 from transformula.model import build  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 from transformula.words.attention import Attention  # noqa: E402

@@ -19,7 +19,8 @@ from transformula.analysis.accounting import summary
 from transformula.inspection.explanation import explained
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import ModelText, from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText, from_formula
 from transformula.words import vocabulary
 
 LIMIT = 50.0

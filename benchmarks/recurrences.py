@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.words import vocabulary
 

@@ -28,7 +28,7 @@ from figures import keep  # noqa: E402
 
 from transformula.data.settings import DataSettings  # noqa: E402
 from transformula.language.check import check  # noqa: E402
-from transformula.language.model_file import from_formula  # noqa: E402
+from transformula.language.model_text import from_formula  # noqa: E402
 from transformula.model import build  # noqa: E402
 from transformula.runs.folder import RunFolder  # noqa: E402
 from transformula.tasks.language_modeling import LanguageModeling  # noqa: E402

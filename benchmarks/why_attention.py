@@ -45,7 +45,7 @@ from wirings_speed import decoding_bytes, training, training_bytes  # noqa: E402
 from transformula.atomic_io import write_whole  # noqa: E402
 from transformula.figure import DASHES, MUTED, SERIES, new_figure, svg_of  # noqa: E402
 from transformula.language.check import check  # noqa: E402
-from transformula.language.model_file import from_formula  # noqa: E402
+from transformula.language.model_text import from_formula  # noqa: E402
 from transformula.model import Transformer, build  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.peers.case import Case, Compared, cases, held  # noqa: E402
-from transformula.gallery.reader import FOLDER  # noqa: E402
+from transformula.gallery import FOLDER  # noqa: E402
 
 PAGE = Path(__file__).parent / "reference" / "checked-against.md"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from transformula.gallery import INDEX, KINDS, Entry, entries, in_order, index, relatives
 from transformula.gallery.catalogue import index_text, make_index
-from transformula.gallery.reader import INDEX, KINDS, Entry, entries, in_order, index, relatives
 from transformula.words import vocabulary
 
 PAGE = Path(__file__).parent / "reference" / "gallery.md"

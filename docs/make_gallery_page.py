@@ -22,11 +22,11 @@ from transformula.analysis.analysis import Analysis
 from transformula.analysis.warning_table import Remedy, Warning
 from transformula.diagram.parts import diagrams
 from transformula.diagram.svg import DARK, LIGHT, colors, draw_diagrams
-from transformula.gallery.reader import KINDS, Entry, in_order
+from transformula.gallery import KINDS, Entry, in_order
 from transformula.inspection.explanation import explained
 from transformula.language.check import check
 from transformula.language.graph import Architecture
-from transformula.language.model_file import ModelText
+from transformula.language.model_text import ModelText
 from transformula.words import vocabulary
 
 HERE = Path(__file__).parent

@@ -15,7 +15,8 @@ from transformula.errors import ConfigError
 from transformula.generation.settings import SamplingSettings, SearchSettings
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText, from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText, from_formula
 from transformula.training.settings import TrainingSettings
 from transformula.words import vocabulary
 

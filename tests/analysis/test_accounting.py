@@ -7,7 +7,8 @@ import pytest
 from transformula.analysis.accounting import Summary, summary
 from transformula.errors import InputError
 from transformula.language.check import check
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 PRE_NORM = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"

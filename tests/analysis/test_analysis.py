@@ -12,7 +12,8 @@ from transformula import gallery
 from transformula.analysis.analysis import WIDTH, Analysis, analyze
 from transformula.analysis.stack_analysis import StackAnalysis
 from transformula.language.check import check
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 PRE = "x = x + attention(norm(x)); x = x + mlp(norm(x))"

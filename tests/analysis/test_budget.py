@@ -10,7 +10,7 @@ from transformula.analysis.budget import LIMITS, Budget
 from transformula.cli import main
 from transformula.errors import InputError
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 LARGE = "; ".join(["x = x + mlp(norm(x))"] * 200)

@@ -9,7 +9,7 @@ import pytest
 from tests.language.toy import TOY, checked
 from transformula.analysis.canonical import canonical, formula_hash, wiring_key
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.language.vocabulary import Option, Vocabulary
 
 PRE = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"

@@ -24,7 +24,8 @@ from transformula.analysis.graph_distance import (
 )
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import ModelText, from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText, from_formula
 from transformula.words import vocabulary
 
 PRE = "x = x + attention(norm(x)); x = x + mlp(norm(x))"

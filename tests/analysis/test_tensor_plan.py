@@ -13,7 +13,7 @@ from transformula.analysis.accounting import summary
 from transformula.analysis.tensor_plan import TensorPlan, tensor_plan
 from transformula.errors import InputError
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.language.vocabulary import record_from
 from transformula.words import vocabulary
 

@@ -13,7 +13,8 @@ from transformula.analysis.analysis import analyze
 from transformula.analysis.rewrites import with_layer, with_part
 from transformula.analysis.warning_table import TABLE, Warning
 from transformula.language.check import check
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 SKIP_2 = "x = norm(x); y = x + attention(x); y = norm(y); x = x + y + mlp(y)"

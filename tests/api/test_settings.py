@@ -11,14 +11,14 @@ from transformula.api.plan import resolve
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.generation.settings import SamplingSettings
-from transformula.language import model_file
+from transformula.language import model_text
 from transformula.training.settings import TrainingSettings
 
 FORMULA = "x = x + mlp(norm(x))"
 
 
 def test_no_key_has_two_meanings() -> None:
-    model = {*model_file.MODEL_KEYS, *model_file.FREE_NUMBERS, "dropout"}
+    model = {*model_text.MODEL_KEYS, *model_text.FREE_NUMBERS, "dropout"}
     run = [*DataSettings.model_fields, *TrainingSettings.model_fields, "task", "model", "use", "init_from"]
     assert len(run) == len(set(run))
     assert not model & set(run)

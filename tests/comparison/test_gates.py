@@ -18,7 +18,7 @@ from transformula.comparison.gates import check_arms
 from transformula.comparison.records import Arm, GateResult, RunCosts
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.training.settings import TrainingSettings
 from transformula.words import streams

@@ -20,7 +20,8 @@ from transformula.diagram.svg import EQUATION, WIDTH, Sheet, draw_svg, panel
 from transformula.diagram.text import diagram_text, draw_text, wrapped
 from transformula.language.check import check
 from transformula.language.graph import Architecture
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 WIRINGS = {

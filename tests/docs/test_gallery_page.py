@@ -22,7 +22,7 @@ from tests.docs.blocks import ROOT
 from tests.pace import PATIENCE
 from transformula import gallery
 from transformula.analysis.analysis import Analysis, analyze
-from transformula.gallery.reader import KNOWN
+from transformula.gallery import KNOWN
 from transformula.language.check import check
 from transformula.words import vocabulary
 

@@ -9,7 +9,8 @@ import pytest
 from tests.docs.blocks import ROOT, blocks
 from transformula.language.check import check
 from transformula.language.messages import MESSAGES
-from transformula.language.model_file import FREE_NUMBERS, HOOKS, INPUTS, MODEL_KEYS, STACK_KEYS, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import FREE_NUMBERS, HOOKS, INPUTS, MODEL_KEYS, STACK_KEYS
 from transformula.language.numbers import FUNCTIONS
 from transformula.words import vocabulary
 

@@ -14,17 +14,19 @@ PRE = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SIZES = "--tokenizer characters --depth 2 --width 32 --heads 2 --context 32 --batch 4 --steps 2 --threads 1".split()
 
 # A module may be added where a limit allows it; what loads all files of a room to find one name is far above it.
+EXPLAIN, PARSES = 59, 71
 TRAIN, SAMPLE = 222, 148
 
 COUNTED = """
 import json, sys
-import transformula.language.check as check_module, transformula.language.model_file as file_module
+from importlib import import_module
 from transformula.cli import main
 
-calls = {"check": 0, "from_formula": 0, "read_text": 0}
+target, functions, *typed = sys.argv[1:]
+calls = {}
 
 def counted(module, name):
-    function = getattr(module, name)
+    function, calls[name] = getattr(module, name), 0
 
     def call(*given, **more):
         calls[name] += 1
@@ -35,21 +37,23 @@ def counted(module, name):
         if other.__name__.startswith("transformula") and getattr(other, name, None) is function:
             setattr(other, name, call)
 
-counted(check_module, "check")
-counted(file_module, "from_formula")
-counted(file_module, "read_text")
-status = main(sys.argv[2:])
+for named in functions.split():
+    module, _, name = named.rpartition(".")
+    counted(import_module(f"transformula.language.{module}"), name)
+status = main(typed)
 loaded = sorted(name for name in sys.modules if name.startswith("transformula"))
-json.dump({"status": status, "loaded": loaded, "calls": calls}, open(sys.argv[1], "w"))
+json.dump({"status": status, "loaded": loaded, "calls": calls}, open(target, "w"))
 """
 
 
-def command(folder: Path, *typed: str) -> dict[str, Any]:
-    """What a command loaded, and how often it read and checked a text."""
+READ = "check.check model_text.from_formula model_file.read_text"
+
+
+def command(folder: Path, *typed: str, counted: str = READ) -> dict[str, Any]:
+    """What a command loaded, and how often it called functions of `language`: by default those that read and check."""
     told = folder / "loaded.json"
-    subprocess.run(
-        [sys.executable, "-c", COUNTED, str(told), *typed], cwd=folder, check=True, capture_output=True, timeout=300
-    )
+    program = [sys.executable, "-c", COUNTED, str(told), counted, *typed]
+    subprocess.run(program, cwd=folder, check=True, capture_output=True, timeout=300)
     found: dict[str, Any] = json.loads(told.read_text())
     assert found["status"] == 0
     return found
@@ -72,3 +76,13 @@ def test_a_run_loads_what_it_needs_and_reads_its_text_once(tmp_path: Path) -> No
     sampled = command(tmp_path, "sample", "run", "the", "--max-tokens", "3")
     assert len(sampled["loaded"]) <= SAMPLE, len(sampled["loaded"])
     assert sampled["calls"] == {"check": 1, "from_formula": 0, "read_text": 1}
+
+
+def test_a_formula_is_explained_by_one_check(tmp_path: Path) -> None:
+    """Its wiring is known of the layers that are there; a remedy is checked once, whatever is asked of it."""
+    counted = "check.check parser.parse_python"
+    sound = command(tmp_path, "explain", PRE, "--after", "x = norm(x)", counted=counted)
+    assert len(sound["loaded"]) <= EXPLAIN, len(sound["loaded"])
+    assert sound["calls"]["check"] == 1 and sound["calls"]["parse_python"] <= PARSES
+    mended = command(tmp_path, "explain", PRE, counted=counted)
+    assert mended["calls"]["check"] == 2

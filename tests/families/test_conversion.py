@@ -11,7 +11,8 @@ from transformula.errors import InputError, UnknownName
 from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder, of_family
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import ModelText, from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText, from_formula
 from transformula.language.source import Source
 from transformula.words import vocabulary
 

@@ -14,7 +14,7 @@ import torch
 from tests.fuzz import harness
 from transformula import words
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import Transformer, build
 from transformula.model.recompute import recompute
 from transformula.training.adapters import choose_trained

@@ -17,7 +17,7 @@ import torch
 from benchmarks.hostile import HOSTILE, read_any
 from tests.fuzz import harness
 from transformula.analysis.accounting import summary
-from transformula.gallery.reader import FOLDER
+from transformula.gallery import FOLDER
 from transformula.inspection.explanation import explained
 from transformula.language import check as checker
 from transformula.language.check import check

@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.blocks import ROOT, blocks
 from tests.invariants import harness
-from transformula.gallery import reader
+from transformula import gallery
 
 PAGE = ROOT / "docs" / "how-to" / "add-a-wiring.md"
 INVARIANTS = {
@@ -29,7 +29,7 @@ def written() -> dict[str, str]:
 
 def test_the_page_shows_the_files_as_they_are() -> None:
     files = written()
-    assert files["completep.yaml"] == (reader.FOLDER / "completep.yaml").read_text(encoding="utf-8")
+    assert files["completep.yaml"] == (gallery.FOLDER / "completep.yaml").read_text(encoding="utf-8")
     assert files["completep.py"] == (harness.REFERENCES / "completep.py").read_text(encoding="utf-8")
 
 
@@ -39,13 +39,13 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     files = written()
     (tmp_path / "of-mine.yaml").write_text(files["completep.yaml"].replace("completep", "of-mine"), encoding="utf-8")
     (tmp_path / "of_mine.py").write_text(files["completep.py"], encoding="utf-8")
-    monkeypatch.setattr(reader, "FOLDER", tmp_path)
+    monkeypatch.setattr(gallery, "FOLDER", tmp_path)
     monkeypatch.setattr(harness, "REFERENCES", tmp_path)
-    for cached in (reader.names, harness.small):
+    for cached in (gallery.names, harness.small):
         cached.cache_clear()
     yield "of-mine"
     monkeypatch.undo()
-    for cached in (reader.names, harness.small):
+    for cached in (gallery.names, harness.small):
         cached.cache_clear()
 
 

@@ -14,7 +14,6 @@ import pytest
 from tests.invariants.harness import every_day
 from transformula import gallery
 from transformula.errors import UnknownName
-from transformula.gallery import reader
 from transformula.gallery.catalogue import index_text, make_index
 from transformula.language.check import check
 from transformula.language.model_file import read_text
@@ -46,7 +45,7 @@ def test_an_entry_says_what_it_must(name: str) -> None:
     about = entry.text.about
     assert REQUIRED <= set(about) <= REQUIRED | OPTIONAL
     assert all(value.strip() == value and value for value in about.values())
-    assert about["kind"] in reader.KINDS
+    assert about["kind"] in gallery.KINDS
     assert CHECKED.match(about["equation"])
     if "paper" in about:
         assert {"authors", "year"} <= set(about) and 1980 < int(about["year"]) < 2100
@@ -86,7 +85,7 @@ def test_index_has_all_entries() -> None:
 @pytest.mark.slow
 def test_index_is_made_of_the_entries() -> None:
     """If this fails: python docs/make_gallery.py."""
-    assert reader.INDEX.read_text(encoding="utf-8") == index_text(make_index(vocabulary()))
+    assert gallery.INDEX.read_text(encoding="utf-8") == index_text(make_index(vocabulary()))
 
 
 def test_page_is_made_of_the_entries(maker: ModuleType) -> None:
@@ -156,12 +155,12 @@ def test_listing_loads_no_torch_and_no_entry() -> None:
 
 def test_an_entry_that_the_index_lacks_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text("about: {title: Mine}\nlayer: x = x + mlp(x)\n", encoding="utf-8")
-    monkeypatch.setattr(reader, "FOLDER", tmp_path)
-    reader.names.cache_clear()
+    monkeypatch.setattr(gallery, "FOLDER", tmp_path)
+    gallery.names.cache_clear()
     try:
         assert gallery.names() == ("mine",)
         assert gallery.entry("mine").title == "Mine" and gallery.entry("mine").year is None
         assert gallery.entry("mine").wiring == ""
     finally:
         monkeypatch.undo()
-        reader.names.cache_clear()
+        gallery.names.cache_clear()

@@ -9,7 +9,7 @@ from transformula import words
 from transformula.errors import NotFinite
 from transformula.generation import SamplingSettings, SearchSettings, generate, search
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 
 SIZES = {"depth": 2, "width": 16, "heads": 2, "vocab": 23, "context": 16, "after": "x = norm(x)"}

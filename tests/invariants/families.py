@@ -14,7 +14,8 @@ from transformula import gallery
 from transformula.errors import InputError
 from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder
 from transformula.language.graph import Architecture, Section
-from transformula.language.model_file import ModelText, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText
 from transformula.language.model_writing import write_text
 from transformula.model import build
 from transformula.words import vocabulary

@@ -19,7 +19,7 @@ from transformula import gallery
 from transformula.errors import TransformulaError
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Section
-from transformula.language.model_file import ModelText
+from transformula.language.model_text import ModelText
 from transformula.model.dataflow import description
 from transformula.words import vocabulary
 

@@ -16,7 +16,7 @@ from transformula.analysis.canonical import formula_hash
 from transformula.errors import TransformulaError
 from transformula.families.conversion import as_encoder_decoder
 from transformula.language.graph import Architecture
-from transformula.language.model_file import ModelText, StackText
+from transformula.language.model_text import ModelText, StackText
 from transformula.language.source import Source
 from transformula.model.init import read_rules
 from transformula.words import vocabulary

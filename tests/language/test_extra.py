@@ -9,7 +9,8 @@ import pytest
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import Outside, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import Outside
 from transformula.language.model_writing import write_text
 from transformula.language.vocabulary import Vocabulary, record_from
 from transformula.words import vocabulary

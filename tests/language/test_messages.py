@@ -10,7 +10,8 @@ import pytest
 from transformula.language import messages
 from transformula.language.check import check
 from transformula.language.messages import MESSAGES, FormulaError, Message
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.words import vocabulary
 
 WHOLE_FILE = {"too-many-calls", "too-many-operations", "no-layer"}

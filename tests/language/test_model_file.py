@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.language.model_writing import write_text
 
 LAYER = "layer: x = x + mlp(norm(x))\n"

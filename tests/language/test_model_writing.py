@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from transformula import Model, train
 from transformula.errors import InputError, TransformulaError
-from transformula.language.model_file import ModelText, StackText, from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText, StackText, from_formula
 from transformula.language.model_writing import content_of, write_text
 from transformula.language.source import Source
 

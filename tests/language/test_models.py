@@ -10,7 +10,8 @@ import yaml
 
 from transformula.analysis.canonical import canonical, formula_hash, wiring_key
 from transformula.language.check import check
-from transformula.language.model_file import ModelText, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import ModelText
 from transformula.language.model_writing import write_text
 from transformula.language.vocabulary import Vocabulary, record_from
 from transformula.words import vocabulary

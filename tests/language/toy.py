@@ -6,7 +6,8 @@ from typing import Any
 
 from transformula.language.check import check
 from transformula.language.graph import Architecture
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import read_text
+from transformula.language.model_text import from_formula
 from transformula.language.vocabulary import Vocabulary, record_from
 
 WHOLE = {"type": "whole", "minimum": 1, "shapes": True}

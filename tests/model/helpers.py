@@ -12,7 +12,8 @@ from torch import Tensor
 
 from transformula.language.check import check
 from transformula.language.graph import Architecture
-from transformula.language.model_file import ModelText, from_formula, read_documents, read_text
+from transformula.language.model_file import read_documents, read_text
+from transformula.language.model_text import ModelText, from_formula
 from transformula.model import Transformer, build
 from transformula.model.decoding import Decoding
 from transformula.model.segment_memory import tensors_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.words import vocabulary
 

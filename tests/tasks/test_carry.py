@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import Transformer, build
 from transformula.tasks.language_modeling import LanguageModeling
 from transformula.words import vocabulary

@@ -16,7 +16,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula import words
 from transformula.data.settings import DataSettings, Seq2SeqSettings
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.tasks.classification import Classification, ClassificationSettings
 from transformula.tasks.dialogue import Dialogue, DialogueSettings

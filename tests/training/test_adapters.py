@@ -17,7 +17,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula import words
 from transformula.errors import ConfigError, NotFinite
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.runs.checkpoint import load_checkpoint
 from transformula.training import TrainingSettings

@@ -17,7 +17,7 @@ from transformula.data.settings import DataSettings
 from transformula.errors import NotFinite
 from transformula.interop.folder import load_model
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import Transformer, build
 from transformula.runs.checkpoint import newest
 from transformula.tasks.language_modeling import LanguageModeling

@@ -16,7 +16,7 @@ from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.interop.folder import load_model
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
 from transformula.tasks.language_modeling import LanguageModeling

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.training.toy import LENGTH, VOCAB, Halves, ToyModel, ToyTask
 from transformula.errors import NotFinite
 from transformula.language.check import check
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
 from transformula.training import RunResult, TrainingSettings, train

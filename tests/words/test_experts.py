@@ -16,7 +16,7 @@ from tests.words.helpers import VOCABULARY, make, random_weights
 from transformula import Model
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.words import cpu, expert_products
 from transformula.words import experts as expert_words
 from transformula.words.experts import Experts

@@ -23,7 +23,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from ..cost.words import AMOUNTS, BYTES, bytes_in_words, in_units
 from ..errors import InputError
 from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
@@ -63,6 +62,8 @@ class Costs:
 
     @property
     def cells(self) -> list[str]:
+        from ..cost.words import AMOUNTS, BYTES, in_units
+
         return [
             f"{self.parameters:,}" if self.parameters else "",
             f"{self.active_parameters:,}" if self.parameters else "",
@@ -136,6 +137,8 @@ class Summary(TextPage):
         }
 
     def __repr__(self) -> str:
+        from ..cost.words import AMOUNTS, bytes_in_words, in_units
+
         table = [["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]]
         for (section, count), group in groupby(self.rows, key=lambda row: (row.section, row.count)):
             rows = list(group)

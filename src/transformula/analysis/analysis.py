@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from ..language.check import check
 from ..language.graph import Architecture
 from ..language.messages import FormulaError
-from ..language.model_file import ModelText
+from ..language.model_text import ModelText
 from ..language.vocabulary import Vocabulary
 from ..plain import keys
 from .budget import Budget

@@ -16,7 +16,7 @@ from typing import Any
 from ..language.check import check
 from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from ..language.messages import FormulaError
-from ..language.model_file import StackText
+from ..language.model_text import StackText
 from ..language.options import default_of
 from ..language.vocabulary import Vocabulary
 

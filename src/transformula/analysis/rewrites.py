@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..language.graph import Section, Value
-from ..language.model_file import ModelText, StackText
+from ..language.model_text import ModelText, StackText
 from ..language.parser import parse
 from ..language.rewriting import rewritten, spell, sum_of, terms
 from ..language.source import Place, Source

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..language.model_file import ModelText
+from ..language.model_text import ModelText
 from ..plain import keys
 from .stack_analysis import StackAnalysis
 

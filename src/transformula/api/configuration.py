@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, InputError
-from ..language.model_file import ModelText, read_text
+from ..language.model_file import read_text
+from ..language.model_text import ModelText
 from ..plain import several
 from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointError, ConfigError, DataError, InputError, setting, shortened
 from ..extras import need
 from ..field_names import unknown_key
-from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
+from ..language.model_text import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
 from ..settings import with_current_keys
 from .configuration import check_use, read_stated
 from .default_model import with_default

@@ -19,7 +19,7 @@ from ..plain import not_utf8
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
-    from ..language.model_file import ModelText
+    from ..language.model_text import ModelText
     from ..language.vocabulary import Vocabulary
 
 MODEL_FILE = "model.yaml"
@@ -58,7 +58,7 @@ def read_model(
     among the changes turns the text, changed in all else, into an encoder, or into an encoder and a decoder. Raises
     FormulaError, UnknownName, CheckpointError, and InputError where a text cannot be of a family.
     """
-    from ..language.model_file import ModelText, from_formula, read_file, read_text
+    from ..language.model_text import ModelText, from_formula
 
     if not isinstance(given, (str, Path, ModelText)) or not str(given).strip():
         kinds = "a formula (a text with =), a model file (.yaml), a folder or a name of the gallery"
@@ -67,10 +67,14 @@ def read_model(
     if isinstance(given, ModelText):
         text = given
     elif name.startswith("language:"):
+        from ..language.model_file import read_text
+
         text = read_text(name)
     elif not is_file(given) and re.search(r"[=();]|\n", name):  # also without `=`: the error underlines what lacks
         text = from_formula(name)
     elif name.endswith((".yaml", ".yml")):
+        from ..language.model_file import read_file
+
         text = read_file(path_of(name, "model"))
     elif os.path.isdir(name) or "/" in name:
         text = text_of_folder(model_folder(name))
@@ -86,7 +90,7 @@ def read_model(
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:
-        from ..language.model_file import constant_text
+        from ..language.model_text import constant_text
         from ..language.source import Source
 
         sources = {key: Source(f"number {key}", constant_text(value)) for key, value in new.items()}
@@ -101,7 +105,7 @@ def read_model(
 
 def mentioned(text: ModelText, key: str) -> bool:
     """Whether a formula reads `key` as a name (`channels=3` is an option), and it is no key of every model."""
-    from ..language.model_file import FREE_NUMBERS, MODEL_KEYS
+    from ..language.model_text import FREE_NUMBERS, MODEL_KEYS
 
     name = re.compile(rf"\b{re.escape(key)}\b(?!\s*=(?!=))")
     sources = (*text.formulas, *text.numbers.values())

@@ -169,7 +169,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
 
 def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
     """Say what was resolved: the model's numbers, and what the data holds."""
-    from ..language.model_file import FREE_NUMBERS
+    from ..language.model_text import FREE_NUMBERS
 
     numbers = []
     for key, value in architecture.numbers.items():

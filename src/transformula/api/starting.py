@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ConfigError, InputError, setting, shortened
-from ..language.model_file import FREE_NUMBERS, ModelText, read_text
+from ..language.model_file import read_text
+from ..language.model_text import FREE_NUMBERS, ModelText
 from ..language.source import Source
 from .configuration import check_use, read_config
 from .model import Model

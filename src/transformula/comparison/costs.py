@@ -21,7 +21,7 @@ from ..api.reading import check_model, read_model
 from ..api.run import of_data
 from ..cost.memory import FLOAT, of_parameters
 from ..language.graph import Architecture
-from ..language.model_file import ModelText
+from ..language.model_text import ModelText
 from ..language.model_writing import write_text
 from ..model import build
 from ..plain import plain

@@ -27,7 +27,7 @@ from ..api.unread import unread
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
 from ..language.messages import FormulaError
-from ..language.model_file import FREE_NUMBERS, ModelText, constant_text
+from ..language.model_text import FREE_NUMBERS, ModelText, constant_text
 from ..language.model_writing import write_text
 from ..language.source import Source
 from ..plain import several

@@ -34,7 +34,7 @@ from ..language.check import check, default_before
 from ..language.context import OF_TOKENS
 from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
-from ..language.model_file import INPUTS, ModelText, StackText
+from ..language.model_text import INPUTS, ModelText, StackText
 from ..language.options import sizes_of
 from ..language.parser import parse
 from ..language.rewriting import rewritten, spell

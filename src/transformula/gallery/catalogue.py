@@ -18,7 +18,7 @@ from ..language.check import check
 from ..language.graph import Architecture, Call, ScoreFormula
 from ..language.model_file import read_file
 from ..language.vocabulary import Vocabulary
-from .reader import FOLDER, names
+from . import FOLDER, names
 
 
 def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:

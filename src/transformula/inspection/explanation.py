@@ -22,7 +22,7 @@ from ..analysis.lines import text_of
 from ..diagram.text import draw_text
 from ..errors import InputError
 from ..language.graph import Architecture, Section
-from ..language.model_file import FREE_NUMBERS
+from ..language.model_text import FREE_NUMBERS
 from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import CallNode, walk

@@ -4,7 +4,7 @@
 kind, width and sequence instead of tensors. The files of this folder, in the order in which to read them:
 
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
-    file       model_file, model_writing
+    file       model_text; model_file and model_writing (YAML)
     numbers    numbers; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_binding (formulas over scores)
     graph      graph (the result), context (what the files below share: names in use, keys that were read)
@@ -32,7 +32,7 @@ from .definitions import Definition, check_second, read_definition, tells_positi
 from .expressions import Expressions
 from .graph import Architecture, Section, Stack
 from .messages import FormulaError, unknown
-from .model_file import FLAGS, FREE_NUMBERS, MOST_CARRIED, ModelText, StackText
+from .model_text import FLAGS, FREE_NUMBERS, MOST_CARRIED, ModelText, StackText
 from .names import MOST_ENTRIES
 from .numbers import as_number, element, evaluate, is_number, is_whole, kind_of, numbers_of, tidy
 from .parser import parse, parse_constant, parse_expression

@@ -11,7 +11,7 @@ from typing import Any
 from .definitions import Definition
 from .graph import Call, Frame, Section, Stack, Value
 from .messages import FormulaError
-from .model_file import INPUTS, ModelText
+from .model_text import INPUTS, ModelText
 from .numbers import numbers_of
 from .source import Place
 from .syntax import CallNode

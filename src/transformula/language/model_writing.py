@@ -9,7 +9,8 @@ import yaml
 
 from ..errors import InputError
 from .messages import FormulaError
-from .model_file import FLAGS, HOOKS, LANGUAGE, NAME, ModelText, StackText, read_text
+from .model_file import LANGUAGE, read_text
+from .model_text import FLAGS, HOOKS, NAME, ModelText, StackText
 from .parser import parse_constant
 from .rewriting import spell
 from .source import Source

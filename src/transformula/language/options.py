@@ -10,7 +10,7 @@ from .. import field_names
 from ..errors import nearest
 from .graph import Call, ScoreFormula, Value, describe
 from .messages import FormulaError, unknown
-from .model_file import STACK_KEYS
+from .model_text import STACK_KEYS
 from .numbers import evaluate_text, is_number, is_whole
 from .source import Place
 from .syntax import Line

@@ -19,7 +19,7 @@ from .context import Context, Flow
 from .definitions import Definition
 from .graph import Architecture, Section, Value
 from .messages import FormulaError
-from .model_file import FREE_NUMBERS, MODEL_KEYS, Outside
+from .model_text import FREE_NUMBERS, MODEL_KEYS, Outside
 from .numbers import kind_of
 from .parser import parse
 from .rewriting import rewritten, spell

@@ -14,7 +14,7 @@ from torch import nn
 from ..errors import InputError
 from ..language.check import check
 from ..language.graph import Architecture, Call, ScoreFormula, Section, Template
-from ..language.model_file import ModelText
+from ..language.model_text import ModelText
 from ..language.source import Place
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary

@@ -12,7 +12,7 @@ from ..analysis.lines import text_of
 from ..analysis.residual_path import line_of, own_place
 from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture
-from ..language.model_file import ModelText
+from ..language.model_text import ModelText
 from ..words.word import At, Word
 from .blueprint import Blueprint
 from .dataflow import DECODED, made_of, positions_learned

@@ -11,7 +11,7 @@ import transformula.interop
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import CheckpointError
 from transformula.gallery import load
-from transformula.gallery.reader import names as gallery_names
+from transformula.gallery import names as gallery_names
 from transformula.interop.named import entries
 from transformula.interop.named.matching import match
 from transformula.language.check import check

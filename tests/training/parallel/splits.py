@@ -17,7 +17,7 @@ from transformula.errors import InputError
 from transformula.interop.weights import whole_tensors
 from transformula.language.check import check
 from transformula.language.graph import Architecture
-from transformula.language.model_file import from_formula
+from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.model.recompute import recompute
 from transformula.model.transformer import evaluating

@@ -14,7 +14,7 @@ from ...analysis.canonical import canonical
 from ...api.reading import check_model
 from ...errors import TransformulaError
 from ...language.graph import Architecture
-from ...language.model_file import ModelText
+from ...language.model_text import ModelText
 from ...language.parser import parse
 from ...language.rewriting import rewritten, spell
 from ...language.source import Source

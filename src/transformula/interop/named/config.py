@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ...errors import CheckpointError, did_you_mean, nearest
 from ...language.messages import FormulaError
-from ...language.model_file import NAME
+from ...language.model_text import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
 from . import FILE

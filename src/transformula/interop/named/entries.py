@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import CheckpointError, did_you_mean, nearest
-from ...gallery.reader import FOLDER as GALLERY
+from ...gallery import FOLDER as GALLERY
 from ...structured import load_yaml
 
 FOLDER = GALLERY.parent / "named"

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
-from ...gallery.reader import FOLDER as GALLERY
+from ...gallery import FOLDER as GALLERY
 from ...structured import load_yaml
 from ..weights import model_tensors
 from .entries import NamedModel, merged, named, names

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ...language.model_file import FLAGS
+from ...language.model_text import FLAGS
 from ...language.numbers import OF_RECORDS, element, evaluate
 from ...language.parser import parse_expression, split_list
 from ...language.source import Source

@@ -22,7 +22,8 @@ from ...errors import CheckpointError, shortened
 from ...language.check import check
 from ...language.graph import Architecture
 from ...language.messages import FormulaError
-from ...language.model_file import STACK_KEYS, ModelText, read_text
+from ...language.model_file import read_text
+from ...language.model_text import STACK_KEYS, ModelText
 from ...language.numbers import is_number
 from ...language.parser import parse
 from ...language.rewriting import rewritten, spell

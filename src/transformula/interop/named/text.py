@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from ...language.model_file import ASSIGNMENT, FREE_NUMBERS, LANGUAGE
+from ...language.model_file import ASSIGNMENT, LANGUAGE
+from ...language.model_text import FREE_NUMBERS
 from ...language.numbers import is_number
 from ...language.parser import parse
 from ...language.rewriting import rewritten, spell
