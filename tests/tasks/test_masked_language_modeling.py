@@ -96,7 +96,7 @@ def test_loss_and_scores_by_hand(text):
     assert float(task.loss(model, batch).detach()) == pytest.approx(float(expected.detach()), rel=1e-6)
 
     nats, right, count = 0.0, 0, 0
-    for tokens, targets, _ in other.measured:  # the same of every seed, one by one
+    for tokens, targets, _ in other.altered:  # the same of every seed, one by one
         logits = model(torch.from_numpy(tokens)[None])[0]
         asked = torch.from_numpy(targets)
         nats += float(F.cross_entropy(logits, asked, reduction="sum", ignore_index=IGNORED).detach())
@@ -107,7 +107,7 @@ def test_loss_and_scores_by_hand(text):
     assert scores["pseudo_perplexity"] == pytest.approx(math.exp(scores.loss)) and scores["tokens"] == count
     assert 2 < task.baselines()["unigram"] < math.log(task.numbers["vocab"])
     part = task.on_sample(int(task.cost_of(16)))
-    assert part is not None and len(part.measured) == 16 < len(task.measured)
+    assert part is not None and len(part.altered) == 16 < len(task.altered)
 
 
 def filled(model, predictor, texts, **settings):

@@ -74,7 +74,7 @@ def test_another_seed_another_damage_but_the_same_evaluation(name, text):
     again = made(name, text, seed=1)
     for given, same in zip(one.batch(3).given.values(), again.batch(3).given.values(), strict=True):
         assert torch.equal(given, same) if isinstance(given, torch.Tensor) else given.keys() == same.keys()
-    pairs = list(zip(one.repairs, other.repairs, strict=True))
+    pairs = list(zip(one.altered, other.altered, strict=True))
     assert pairs and all((a.source == b.source).all() and (a.target == b.target).all() for a, b in pairs)
 
 
@@ -86,14 +86,14 @@ def test_the_validation_text_is_measured_as_a_whole(name, text):
     assert model.training and set(task.measures) <= set(scores)
     nats, tokens = 0.0, 0
     model.eval()
-    for row in task.repairs:  # one by one, without padding
+    for row in task.altered:  # one by one, without padding
         said = model(source=torch.tensor(row.source)[None], tokens=torch.tensor([task.end, *row.target[:-1]])[None])
         nats += float(F.cross_entropy(said[0].double(), torch.tensor(row.target), reduction="sum").detach())
         tokens += len(row.target)
     # Logits are looked at in float32, so that this is not closer.
     assert scores.loss == pytest.approx(nats / tokens, rel=1e-6) and scores["tokens"] == tokens
     if name == "denoising":
-        whole = [token for row in task.repairs for token in row.target[:-1]]
+        whole = [token for row in task.altered for token in row.target[:-1]]
         assert whole == task.data.validation.ids[: len(whole)].tolist() and len(task.data.validation) - len(whole) < 2
 
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.random import default_rng
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,11 +22,12 @@ from ..generation.settings import FillSettings
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
+from .altered_text import altered_batches, windows_in_words
 from .base import IGNORED, Batch, Progress, Scores, check_logits, task
 from .losses import per_token, perplexity, smoothed_cross_entropy
 from .masking import (
     SHOWN_TOKENS,
-    SHOWN_WINDOWS,
+    Masked,
     MaskedText,
     as_line,
     batch_of_texts,
@@ -37,7 +37,6 @@ from .masking import (
     mask_of,
     most_frequent,
     unigram,
-    validation_batches,
 )
 from .predictor import Answer, Predictor, predictor
 from .verb import Verb
@@ -174,7 +173,7 @@ tokenizer, and takes the blank before it along.""",
         tokens             how many were chosen
         """
         view, rows = evaluating(model), []
-        for batch in map(partial(Batch.to, device=device_of(model)), validation_batches(self, progress)):
+        for batch in map(partial(Batch.to, device=device_of(model)), altered_batches(self, progress)):
             chosen = batch.targets != IGNORED
             targets = batch.targets[chosen]
             with torch.no_grad():
@@ -191,28 +190,30 @@ tokenizer, and takes the blank before it along.""",
 
     def baselines(self) -> dict[str, float]:
         """Nats per chosen token of the validation text, by how often each token stands in the training text."""
-        return unigram(self.data, self.measured)
+        return unigram(self.data, self.altered)
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         verdict = super().verdict(scores)
         if self.data.split.alone:
             return verdict
-        frequent = (chosen_tokens(self.measured) == most_frequent(self.data)[0]).mean()
+        frequent = (chosen_tokens(self.altered) == most_frequent(self.data)[0]).mean()
         return f"{verdict}; accuracy {scores['accuracy']:.3f}, that of the most frequent token {frequent:.3f}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
-        view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
-        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN_WINDOWS]:
-            tokens, targets, _ = (row[:SHOWN_TOKENS] for row in self.measured[place])
+        view, tokenizer = evaluating(model), self.data.tokenizer
+
+        def in_words(row: Masked) -> dict[str, str]:
+            tokens, targets, _ = (each[:SHOWN_TOKENS] for each in row)
             with torch.no_grad():
                 batch = Batch({"tokens": torch.from_numpy(tokens)[None]}, torch.empty(0)).to(device_of(model))
                 predicted = masked_logits(view, batch)[0, :, : tokenizer.vocab].argmax(-1).cpu().numpy()
             chosen = targets != IGNORED
-            texts = {"input": tokens, "output": np.where(chosen, predicted, tokens)}
-            texts["reference"] = np.where(chosen, targets, tokens)
-            lines += [*(f"{name:<11}{as_line(tokenizer, ids)}" for name, ids in texts.items()), ""]
-        return "\n".join(lines).strip()
+            output, reference = (np.where(chosen, each, tokens) for each in (predicted, targets))
+            texts = {"input": tokens, "output": output, "reference": reference}
+            return {name: as_line(tokenizer, ids) for name, ids in texts.items()}
+
+        return windows_in_words(self, seed, in_words)
 
     def predictor(self) -> Filling:
         return Filling(self.data.tokenizer, self.data.split.whole)

@@ -1,20 +1,17 @@
 """Tokens of a text that are hidden from a model that sees both sides: what tasks share that learn to tell them.
 
-Row `row` of micro-batch `micro` of step `step` is masked by numpy.random.default_rng((seed, step, micro, row)), window
-`number` of the validation text by default_rng(number). So a run that goes on sees what it would have seen, and every
-evaluation asks the same. The mask is the id above the tokenizer's own, unless this has one (that of a model of others);
-a task that goes on with the weights and the same tokenizer leaves it unused.
+The mask is the id above the tokenizer's own, unless this has one (that of a model of others); a task that goes on with
+the weights and the same tokenizer leaves it unused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.random import Generator, default_rng
+from numpy.random import Generator
 from pydantic import Field
 
 from ..data.encoded import padded
@@ -24,13 +21,13 @@ from ..errors import ConfigError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import EVALUATION_COST, IGNORED, Batch, Progress
-from .language_modeling import TextTask
+from .altered_text import AlteredText
+from .base import EVALUATION_COST, IGNORED, Batch
 from .seq2seq_data import padded_batch
 
 COUNTED_TOKENS = 4_000_000  # tokens of the training text that the baselines count, or few more
 MASK = "[MASK]"  # how the mask is shown to people
-SHOWN_WINDOWS, SHOWN_TOKENS = 3, 48  # windows that a sample shows, and tokens of each
+SHOWN_TOKENS = 48  # tokens of a window that a sample shows
 
 
 class MaskSettings(TextSettings):
@@ -79,9 +76,8 @@ class Masking:
         self.begins = np.array([piece[:1].isspace() for piece in tokenizer.pieces])
 
     def apply(self, ids: np.ndarray, chance: Generator) -> Masked:
-        """A window (tokens,) with `mask_rate` of its tokens chosen, one at least: of these `mask_share` become the
-        mask, `random_share` any token of the tokenizer, and the others stay. Source: Devlin et al. 2018."""
-        ids = ids.astype(np.int64)
+        """A window (tokens,) int64 with `mask_rate` of its tokens chosen, one at least: of these `mask_share` become
+        the mask, `random_share` any token of the tokenizer, and the others stay. Source: Devlin et al. 2018."""
         chosen, drawn = self.choose(ids, chance), chance.random(len(ids))
         masked = chosen & (drawn < self.settings.mask_share)
         changed = chosen & ~masked & (drawn < self.settings.mask_share + self.settings.random_share)
@@ -114,11 +110,8 @@ def marks_of(tokenizer: Tokenizer) -> set[int]:
     return {*tokenizer.marks.opening, *tokenizer.marks.between}
 
 
-class MaskedText(TextTask):
-    """A task on windows of a text of which some tokens are hidden.
-
-    measured  the validation text, masked: window after window, the same at each evaluation
-    """
+class MaskedText(AlteredText):
+    """A task on windows of a text of which some tokens are hidden."""
 
     unit = "tokens"
     settings = evaluation = MaskSettings
@@ -126,49 +119,16 @@ class MaskedText(TextTask):
     def __init__(self, settings: MaskSettings, numbers: Mapping[str, Any], **given: Any) -> None:
         super().__init__(settings, numbers, given, extra=1, mask=True)
         self.chosen, self.masking = settings, Masking(settings, self.data.tokenizer)
-
-    def batch(self, step: int, micro: int = 0) -> Batch:
-        context, rows = self.numbers["context"], []
-        for row, start in enumerate(self.windows.starts(step, micro)):
-            chance = default_rng((self.seed, step, micro, row))
-            rows.append(self.masking.apply(self.windows.ids[start : start + context], chance))
-        return self.joined(rows)
+        self.window, self.alter = self.numbers["context"], self.masking.apply
 
     def joined(self, rows: Sequence[Masked]) -> Batch:
-        """Windows as a batch."""
         return padded_batch({"tokens": [row.tokens for row in rows]}, [row.targets for row in rows])
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
 
-    @cached_property
-    def measured(self) -> list[Masked]:
-        ids, context = np.asarray(self.data.validation.ids), self.numbers["context"]
-        parts = (ids[start : start + context] for start in range(0, len(ids), context))
-        return [self.masking.apply(part, default_rng(number)) for number, part in enumerate(parts)]
-
-    @property
-    def validation_rows(self) -> int:
-        return len(self.measured)
-
     def cost_of(self, rows: int) -> float:
-        return EVALUATION_COST * self.numbers["context"] * rows
-
-    def keep_rows(self, rows: np.ndarray) -> None:
-        self.__dict__["measured"] = [self.measured[row] for row in rows]
-
-    def describe(self) -> dict[str, Any]:
-        own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))
-        return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
-
-
-def validation_batches(task: MaskedText, progress: Progress | None = None) -> Iterator[Batch]:
-    """The validation windows of a task, some at a time."""
-    rows, most = task.measured, task.evaluated_at_once
-    for first in range(0, len(rows), most):
-        yield task.joined(rows[first : first + most])
-        if progress is not None:
-            progress(min(first + most, len(rows)), len(rows))
+        return EVALUATION_COST * self.window * rows
 
 
 def batch_of_texts(model: Any, rows: Sequence[np.ndarray], first: int) -> Batch:

@@ -2,9 +2,7 @@
 
     loss = mean over the target's tokens of -log P(token | damaged source, target tokens before)
 
-A task says how a window of text is damaged. Row `row` of micro-batch `micro` of step `step` is damaged
-by numpy.random.default_rng((seed, step, micro, row)), window `number` of the validation text by default_rng(number). So
-a run that goes on sees what it would have seen, and every evaluation asks the same.
+A task says how a window of text is damaged.
 
 Sources and targets have the form of other tasks from a source to a target: the source ends with the tokenizer's end,
 with which the text that the decoder reads begins. What stands for something missing are ids above the tokenizer's own;
@@ -14,9 +12,9 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,14 +23,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.settings import TextSettings
-from ..errors import ConfigError, DataError, InputError
+from ..errors import ConfigError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
+from .altered_text import AlteredText, altered_batches, windows_in_words
 from .base import EVALUATION_COST, Batch, Progress, Scores, check_causal, check_logits, task
 from .chunked_loss import token_loss
-from .language_modeling import CONTEXT, TextTask
+from .language_modeling import CONTEXT
 from .losses import target_scores
 from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
@@ -40,7 +39,6 @@ from .trained import Trained
 from .writing import end_of
 
 COUNTED_WINDOWS = 2000  # windows of the training text whose targets the baseline counts
-SAMPLED_WINDOWS = 3  # windows that are repaired to be looked at
 
 
 class Repair(NamedTuple):
@@ -50,21 +48,27 @@ class Repair(NamedTuple):
     target: np.ndarray
 
 
-class Repairing(TextTask):
+def batch_of(rows: Sequence[Repair]) -> Batch:
+    tokens = [np.append(row.target[-1], row.target[:-1]) for row in rows]  # it begins with its end
+    return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
+
+
+class Repairing(AlteredText):
     """A model learns to write what is missing in a text, or the whole again. A task says `damage`, and:
 
     extra_ids  settings -> how many ids are needed above the tokenizer's
     mark       how such an id is shown to people, by its number from 0
 
-    windows   windows of the training text; one token of the context is the end's
-    repairs   the validation text, damaged: window after window, the same at each evaluation
-    first     the first of the ids above the tokenizer's
+    windows  windows of the training text; one token of the context is the end's
+    first    the first of the ids above the tokenizer's
     """
 
     chunks = True
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
     score_unit = "nats per target token"
+    shortest = 2
+    joined = staticmethod(batch_of)
     settings: ClassVar[type[TextSettings]]
     extra_ids: ClassVar[Any]
     mark: ClassVar[Any]
@@ -76,6 +80,7 @@ class Repairing(TextTask):
         super().__init__(settings, numbers, given, extra=self.extra_ids(settings), less=1)
         self.chosen, self.tokenizer = settings, self.data.tokenizer
         self.end, self.first = end_of(self.tokenizer), self.tokenizer.vocab
+        self.alter = partial(repair, self)
 
     @abstractmethod
     def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -92,43 +97,15 @@ class Repairing(TextTask):
         check_causal(cls.name, architecture)
         check_logits(cls.name, architecture)
 
-    def batch(self, step: int, micro: int = 0) -> Batch:
-        ids, starts = self.windows.ids, enumerate(self.windows.starts(step, micro))
-        return batch_of([repair(self, ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
-
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return token_loss(model, batch)
 
-    @cached_property
-    def repairs(self) -> list[Repair]:
-        ids = np.asarray(self.data.validation.ids)
-        parts = [ids[start : start + self.window] for start in range(0, len(ids), self.window)]
-        rows = [repair(self, part, number) for number, part in enumerate(parts) if len(part) > 1]
-        if not rows:
-            raise DataError("the validation text is too short: a single token cannot be damaged; take more text")
-        return rows
-
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text, damaged always in the same way; see `target_scores`."""
-
-        def batches() -> Iterator[Batch]:
-            rows, most = self.repairs, self.evaluated_at_once
-            for first in range(0, len(rows), most):
-                yield batch_of(rows[first : first + most])
-                if progress is not None:
-                    progress(min(first + most, len(rows)), len(rows))
-
-        return target_scores(model, batches())
-
-    @property
-    def validation_rows(self) -> int:
-        return len(self.repairs)
+        return target_scores(model, altered_batches(self, progress))
 
     def cost_of(self, rows: int) -> float:
-        return EVALUATION_COST * sum(len(row.target) for row in self.repairs) * rows / len(self.repairs)
-
-    def keep_rows(self, rows: np.ndarray) -> None:
-        self.__dict__["repairs"] = [self.repairs[row] for row in rows]
+        return EVALUATION_COST * sum(len(row.target) for row in self.altered) * rows / len(self.altered)
 
     @classmethod
     def report(
@@ -147,36 +124,27 @@ class Repairing(TextTask):
         starts = list(range(0, len(ids) - self.window, self.window)) or [0]
         counts = np.ones(self.numbers["vocab"])
         for number, start in enumerate(starts[:: -(-len(starts) // COUNTED_WINDOWS)]):
-            row = repair(self, ids[start : start + self.window], 1, number)
+            row = self.alter(ids[start : start + self.window].astype(np.int64), default_rng((1, number)))
             counts += np.bincount(row.target, minlength=len(counts))
         nats = -np.log(counts / counts.sum())
-        return {"unigram": float(np.concatenate([nats[row.target] for row in self.repairs]).mean())}
+        return {"unigram": float(np.concatenate([nats[row.target] for row in self.altered]).mean())}
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
         decoder: Any = model
-        lines = []
-        for place in default_rng(seed).permutation(len(self.repairs))[:SAMPLED_WINDOWS]:
-            source, target = self.repairs[place]
-            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(target) - 1)
-            best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [source.tolist()]})
-            texts = (("input", source), ("output", best[0][0].tokens), ("reference", target))
-            lines += [*(f"{name:<11}{shown(self, ids)}" for name, ids in texts), ""]
-        return "\n".join(lines).strip()
 
-    def describe(self) -> dict[str, Any]:
-        own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))
-        return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
+        def in_words(row: Repair) -> dict[str, str]:
+            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1)
+            best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [row.source.tolist()]})
+            texts = (row.source, best[0][0].tokens, row.target)
+            return dict(zip(("input", "output", "reference"), (shown(self, ids) for ids in texts), strict=True))
+
+        return windows_in_words(self, seed, in_words)
 
 
-def batch_of(rows: Sequence[Repair]) -> Batch:
-    tokens = [np.append(row.target[-1], row.target[:-1]) for row in rows]  # it begins with its end
-    return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
-
-
-def repair(task: Repairing, ids: np.ndarray, *key: int) -> Repair:
-    """A window, damaged by the source of chance of a key, with ends."""
-    source, target = task.damage(ids.astype(np.int64), default_rng(key))
+def repair(task: Repairing, ids: np.ndarray, chance: Generator) -> Repair:
+    """A window, damaged, with ends."""
+    source, target = task.damage(ids, chance)
     return Repair(np.append(source, task.end), np.append(target, task.end))
 
 

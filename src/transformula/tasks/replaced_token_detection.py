@@ -23,7 +23,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from numpy.random import default_rng
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -34,11 +33,11 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
+from .altered_text import altered_batches, windows_in_words
 from .base import IGNORED, Batch, Progress, Scores, Task, by_terms, outputs_in_words, outputs_of, shares, task
 from .losses import smoothed_cross_entropy
 from .masking import (
     SHOWN_TOKENS,
-    SHOWN_WINDOWS,
     Masked,
     MaskedText,
     MaskSettings,
@@ -47,7 +46,6 @@ from .masking import (
     check_sees_all,
     marks_of,
     unigram,
-    validation_batches,
 )
 from .predictor import Answer, Predictor, predictor
 from .rows import positions_of
@@ -239,7 +237,7 @@ class ReplacedTokenDetection(MaskedText):
         tokens     how many were looked at
         """
         view, sums = evaluating(model), torch.zeros(6, dtype=torch.double)
-        for batch in map(partial(Batch.to, device=device_of(model)), validation_batches(self, progress)):
+        for batch in map(partial(Batch.to, device=device_of(model)), altered_batches(self, progress)):
             with torch.no_grad():
                 both = passes(view, batch, self.masking.mask)
             generator = F.cross_entropy(both.logits.float(), both.targets, reduction="sum")
@@ -257,22 +255,23 @@ class ReplacedTokenDetection(MaskedText):
     def verdict(self, scores: Mapping[str, float]) -> str:
         accuracy, generator = scores["accuracy"], scores["generator"]
         detection = f"{accuracy:.3f} of the tokens told right, by the more frequent answer {scores['majority']:.3f}"
-        stands = standing(generator, unigram(self.data, self.measured))
+        stands = standing(generator, unigram(self.data, self.altered))
         return f"{detection}; generator {generator:.2f} nats per masked token: {stands}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: with masks, as the generator fills them, with brackets around what the
         discriminator takes for replaced, and as they were."""
-        view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
-        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN_WINDOWS]:
-            window = Masked(*(row[:SHOWN_TOKENS] for row in self.measured[place]))
+        view, tokenizer = evaluating(model), self.data.tokenizer
+
+        def in_words(row: Masked) -> dict[str, str]:
+            window = Masked(*(each[:SHOWN_TOKENS] for each in row))
             with torch.no_grad():
                 both = passes(view, self.joined([window]).to(device_of(model)), self.masking.mask)
             marked = self.predictor().marked(both.tokens[0].tolist(), both.detection.sigmoid().tolist())
-            texts = (as_line(tokenizer, window.tokens), repr(marked.text), as_line(tokenizer, window.text))
-            lines += [f"{name:<11}{text}" for name, text in zip(("input", "output", "reference"), texts, strict=True)]
-            lines.append("")
-        return "\n".join(lines).strip()
+            source, text = (as_line(tokenizer, ids) for ids in (window.tokens, window.text))
+            return {"input": source, "output": repr(marked.text), "reference": text}
+
+        return windows_in_words(self, seed, in_words)
 
     def predictor(self) -> Detecting:
         return Detecting(self.data.tokenizer, self.data.split.whole)
