@@ -18,7 +18,7 @@ from transformula.comparison.records import Results
 from transformula.comparison.report.document import Item, pictures_of, sections_of
 from transformula.comparison.report.files import read_results
 from transformula.comparison.report.markdown import FIGURES, escaped, markdown
-from transformula.comparison.report.sections.plain_words import found, plain_words
+from transformula.comparison.report.sections.plain_words import plain_words, what_was_found
 from transformula.comparison.report.terminal import item_lines
 from transformula.comparison.study import read_study, study_names
 
@@ -65,7 +65,7 @@ def entry(name: str, reports: dict[str, Results]) -> str:
     lines = [f"### {study.title}", "", f"{study.question} `transformula compare --study {name}`", ""]
     for part, results in reports.items():
         link = f"[{part.replace('-', ' ') or 'report'}]({'/'.join(filter(None, (name, part)))}/report.md)"
-        lines += [f"- {link}: {escaped(found(results))}"]
+        lines += [f"- {link}: {escaped(what_was_found(results))}"]
     return "\n".join([*lines, ""])
 
 

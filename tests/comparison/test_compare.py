@@ -14,9 +14,9 @@ from tests.comparison.arms import SIZES, write_text
 from transformula import compare
 from transformula.cli.door import main
 from transformula.comparison import compare as module
-from transformula.comparison import gates
+from transformula.comparison import gate
 from transformula.comparison.compare import Comparison
-from transformula.comparison.gates import check_arms
+from transformula.comparison.gate import check_arms
 from transformula.comparison.records import GateResult, Outcome
 from transformula.comparison.report.files import json_of, write_report
 from transformula.comparison.settings import ComparisonSettings
@@ -65,7 +65,7 @@ def without_report(monkeypatch):
         (Path(folder) / "results.json").write_text(json_of(results))
 
     monkeypatch.setattr(module, "write_report", write)
-    monkeypatch.setattr(gates, "check_arms", lambda plan: [])
+    monkeypatch.setattr(gate, "check_arms", lambda plan: [])
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def failing(variant: str) -> GateResult:
 
 
 def test_a_variant_that_fails_a_check_is_not_run_and_the_others_are(runs, given, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(gates, "check_arms", lambda plan: [failing("rezero")])
+    monkeypatch.setattr(gate, "check_arms", lambda plan: [failing("rezero")])
     compared = compare([*PAIR, TWIN], **given)
     assert {job.variant for job in runs.jobs} == {"pre-norm", "twin"}
     stopped, other = compared.verdicts
@@ -206,7 +206,7 @@ def test_a_variant_that_fails_a_check_is_not_run_and_the_others_are(runs, given,
 
 def test_no_comparison_is_left_where_the_base_or_all_others_fail(runs, given, monkeypatch) -> None:
     for names, why in [(["pre-norm"], "the base fails"), (["rezero", "twin"], "fewer than two")]:
-        monkeypatch.setattr(gates, "check_arms", lambda plan, names=names: [*map(failing, names)])
+        monkeypatch.setattr(gate, "check_arms", lambda plan, names=names: [*map(failing, names)])
         with pytest.raises(InputError, match=rf"{why}[^$]*{names[0]}.*G3.*sees position 4"):
             compare([*PAIR, TWIN], **given)
         Path("comparison/gates.json").unlink()
@@ -214,7 +214,7 @@ def test_no_comparison_is_left_where_the_base_or_all_others_fail(runs, given, mo
 
 
 def test_force_runs_what_fails_a_check_and_says_so(runs, given, monkeypatch) -> None:
-    monkeypatch.setattr(gates, "check_arms", lambda plan: [failing("rezero")])
+    monkeypatch.setattr(gate, "check_arms", lambda plan: [failing("rezero")])
     compared = compare(PAIR, **given, force=True)
     assert compared.results.gates == [failing("rezero")] and compared.verdicts[0].word == "better"
     assert any("fails G3" in note and "run all the same" in note for note in compared.results.notes)
@@ -231,7 +231,7 @@ def test_every_setting_is_read() -> None:
 @pytest.mark.slow
 def test_a_real_comparison_and_its_report(given, monkeypatch) -> None:
     monkeypatch.setattr(module, "write_report", write_report)
-    monkeypatch.setattr(gates, "check_arms", check_arms)
+    monkeypatch.setattr(gate, "check_arms", check_arms)
     tuned = {**given, "lr": "tune", "lr_points": 3, "lr_seeds": 1, "sizes": 2, "seeds": 2, "engine": "local"}
     compared = compare(PAIR, **tuned, at_once=2)
     outcomes = compared.results.outcomes
@@ -251,7 +251,7 @@ def test_a_sweep_of_learning_rates_says_the_best_and_whether_it_lies_inside(
 ) -> None:
     """The loss of these runs is least at 0.02; the default at this width is twice that."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gates, "check_arms", lambda plan: [])
+    monkeypatch.setattr(gate, "check_arms", lambda plan: [])
     monkeypatch.setattr("transformula.comparison.arms.default_rate", lambda prepared: 0.04)
     monkeypatch.setattr("transformula.comparison.report.document.png_of", lambda figure: b"\x89PNG")
     monkeypatch.setattr("transformula.comparison.report.document.svg_of", lambda figure: "<svg/>")

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from tests.invariants.harness import STRUCTURES, inputs, reduced, small
 from transformula import gallery
-from transformula.comparison.gate import ArmTrial, check_arm, tensors_of
-from transformula.comparison.gates import check_arms
+from transformula.comparison.gate import ArmTrial, check_arm, check_arms, tensors_of
 from transformula.comparison.records import Arm, GateResult, RunCosts
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError

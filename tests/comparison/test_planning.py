@@ -123,7 +123,7 @@ def test_batches_that_differ_see_equal_tokens() -> None:
 def test_sizes_cost_so_many_times_as_much(count: int, ratio: float) -> None:
     plan = planned("pre-norm", "rezero", sizes=count, size_ratio=ratio, given={**TINY, "width": 32, "steps": 300})
     assert len(plan.sizes) == count and len(plan.arms) == 2 * count
-    flops = [plan.arm("pre-norm", size).costs.flops for size in plan.sizes]
+    flops = [plan.arms_by_key["pre-norm", size].costs.flops for size in plan.sizes]
     assert all(b / a == pytest.approx(ratio, rel=0.02) for a, b in zip(flops, flops[1:], strict=False))
     per_parameter = [arm.costs.tokens / arm.costs.parameters for arm in plan.arms if arm.variant == "pre-norm"]
     assert max(per_parameter) < 1.5 * min(per_parameter)
@@ -222,6 +222,58 @@ def test_an_addition_is_checked_against_the_plan() -> None:
     check_addition(plan, replace(plan, seeds=[1, 2, 3, 4]), Path("x"))
     with pytest.raises(InputError, match="seeds"):
         check_addition(plan, replace(plan, seeds=[1, 2]), Path("x"))
+
+
+RATED = {"model": "rezero", "lr": 0.02}
+UNREAD: list[tuple[str, Any, dict[str, Any], list[Any], str]] = [
+    ("fraction", "1/2", {}, ["rezero"], "is read only with vary"),
+    ("protocol", "quick", {"seeds": 4, "sizes": 1}, ["rezero"], "says how many seeds and sizes there are"),
+    ("protocol", "strict", {"until": "decided", "sizes": 1}, ["rezero"], "says how many seeds and sizes there are"),
+    ("lr", 0.1, {"vary": "lr=0.01,0.02"}, [], "every variant states a learning rate of its own"),
+    ("lr", "shared", {"vary": "lr=auto"}, [], "every variant states a learning rate of its own"),
+    ("lr_points", 3, {"lr": 0.01}, ["rezero"], "is read only where a learning rate is tuned"),
+    ("lr_points", 3, {"vary": "lr=auto"}, [], "is read only where a learning rate is tuned"),
+    ("lr_seeds", 1, {"lr": 0.01}, ["rezero"], "is read only where a learning rate is tuned"),
+    ("size_ratio", 2, {"sizes": 1}, ["rezero"], "is read only with two sizes or more: sizes=2"),
+]
+
+
+@pytest.mark.parametrize("key, value, beside, others, reason", UNREAD)
+def test_what_nothing_reads_is_refused(
+    key: str, value: Any, beside: dict[str, Any], others: list[Any], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{key}: {reason}.*; leave it out"):
+        planned("pre-norm", *others, **beside, **{key: value})
+    default = ComparisonSettings.model_fields[key].default
+    stated = {"protocol": "quick", "sizes": 1, **beside, key: default}  # as a recipe may do
+    planned("pre-norm", *others, **stated)
+
+
+def test_what_something_reads_is_taken() -> None:
+    planned("pre-norm", RATED, lr_points=3, lr_seeds=1, sizes=1)
+    planned("pre-norm", "rezero", lr="shared", lr_points=3, seeds=3, protocol="quick")
+    planned("pre-norm", "rezero", size_ratio=2, seeds=3)
+    planned("pre-norm", vary="lr=auto", lr=0.1, protocol="quick", sizes=1)
+
+
+def test_a_folder_whose_plan_holds_an_option_that_nothing_reads_goes_on() -> None:
+    """Earlier versions took it."""
+    plan = planned("pre-norm", "rezero", protocol="quick", lr=0.01)
+    replace(plan, settings=plan.settings.model_copy(update={"lr_points": 3})).write(Path("here"))
+    same = {"protocol": "quick", "lr": 0.01, "lr_points": 3, "out": "here"}
+    assert planned("pre-norm", "rezero", **same).arms == plan.arms
+    assert len(planned("pre-norm", "rezero", **same, seeds=5).seeds) == 5
+
+
+def test_sizes_and_looks_are_not_ignored_where_there_is_a_plan() -> None:
+    planned("pre-norm", "rezero", sizes=1, out="here").write(Path("here"))
+    with pytest.raises(InputError, match=r"holds another plan.*changed here: sizes \(2 in place of 1\)"):
+        planned("pre-norm", "rezero", sizes=2, out="here")
+    assert len(planned("pre-norm", "rezero", out="here").sizes) == 1
+    looked = planned("pre-norm", "rezero", sizes=1, out="here", until="decided")
+    assert len(looked.seeds) == 12 and looked.settings.until == "decided"
+    looked.write(Path("here"))
+    assert len(planned("pre-norm", "rezero", sizes=1, out="here").seeds) == 12
 
 
 @pytest.mark.parametrize("key, value", [("minutes", 2), ("patience", 3), ("resume", "runs/first"), ("model", "gpt2")])

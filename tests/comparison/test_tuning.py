@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.arms import arm_of, write_text
-from transformula.comparison.plan import TUNING_SEEDS, ComparisonPlan
+from transformula.comparison.plan import ComparisonPlan
 from transformula.comparison.records import Outcome, Variant
-from transformula.comparison.settings import ComparisonSettings
+from transformula.comparison.settings import TUNING_SEEDS, ComparisonSettings
 from transformula.comparison.tuning import NARROW, ROUNDS, tune
 
 

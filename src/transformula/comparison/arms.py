@@ -18,7 +18,7 @@ from .jobs import settled
 from .matching import matched_parameters, matched_steps, steps_in_words
 from .records import Arm, Variant
 from .settings import ComparisonSettings
-from .sizes import Shape, next_shape, scaled, scaled_steps, shape_of
+from .sizes import SHAPES, Shape, next_shape, scaled, shape_of
 from .variants import settings_fields
 from .vary import factor_of
 
@@ -28,17 +28,18 @@ TRIAL = 100  # steps in costs whose steps are not known yet
 
 
 @dataclass(frozen=True)
-class Base:
-    """What all arms have in common.
+class Request:
+    """What was asked for.
 
-    given  keys of a run's configuration that were typed for all
+    given  keys of a run's configuration that were typed for all variants
     shape  the numbers that a wiring without its own takes, at the smallest size
     """
 
     settings: ComparisonSettings
     given: Mapping[str, Any]
-    use: Sequence[str]
-    shape: Shape
+    use: tuple[str, ...]
+    variants: Sequence[Variant]
+    shape: Shape = SHAPES[0]
 
     @property
     def task(self) -> str:
@@ -84,9 +85,9 @@ def steps_of(stated: Mapping[str, Any], prepared: Prepared) -> int | None:
     return max(1, min(lengths)) if lengths else None
 
 
-def shapes_of_sizes(base: Base, variants: Sequence[Variant], count: int) -> list[Shape]:
-    """The base variant's shape at each of `count` sizes, the smallest first, such that all variants can have it."""
-    prepared = [prepare(base.config(variant)) for variant in variants]
+def shapes_of_sizes(request: Request, count: int) -> list[Shape]:
+    """The base's shape at each of `count` sizes, the smallest first, such that all variants can have it."""
+    prepared = [prepare(request.config(variant)) for variant in request.variants]
     small = [shape_of(one.architecture) for one in prepared]
 
     def flops(shape: Shape) -> float | None:
@@ -105,37 +106,36 @@ def shapes_of_sizes(base: Base, variants: Sequence[Variant], count: int) -> list
 
     shapes = [small[0]]
     while len(shapes) < count:
-        shapes.append(next_shape(shapes[-1], base.settings.size_ratio, flops, fits))
+        shapes.append(next_shape(shapes[-1], request.settings.size_ratio, flops, fits))
     return shapes
 
 
-def arms_of_size(
-    base: Base, variants: Sequence[Variant], size: str, shapes: Sequence[Shape], number: int, probe: bool = True
-) -> list[tuple[Arm, Prepared]]:
-    """The arms of size `number` (from 0), matched in parameters where that is asked, the base's first. Their steps are
-    to come: `with_lengths`."""
-    rows: list[tuple[Arm, Prepared]] = []
-    for variant in variants:
-        own = shape_of(prepare(base.config(variant)).architecture)
-        shape = scaled(own, shapes[0], shapes[number]) if number else None
-        config, adjusted = base.config(variant, shape), ""
-        if base.settings.match == "parameters" and rows:
-            config, adjusted = matched_parameters(config, rows[0][0].costs.parameters, variant.levels)
+def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[Arm]:
+    """The arms of the last of the shapes, which the base has at each size so far; matched in parameters where that is
+    asked. The base's comes first. Their steps are to come: `with_lengths`."""
+    settings, arms = request.settings, list[Arm]()
+    for variant in request.variants:
+        own = shape_of(prepare(request.config(variant)).architecture)
+        shape = scaled(own, shapes[0], shapes[-1]) if len(shapes) > 1 else None
+        config, adjusted = request.config(variant, shape), ""
+        if settings.match == "parameters" and arms:
+            config, adjusted = matched_parameters(config, arms[0].costs.parameters, variant.levels)
         prepared = prepare(config)
-        seconds = step_seconds(prepared) if probe else None
         factor = factor_of(variant.levels.get("lr"))
         if factor is not None:
-            config = {**config, "lr": float(f"{factor * (base.settings.rate or default_rate(prepared)):.6g}")}
-        middle = float(config["lr"]) if "lr" in config else base.settings.rate or middle_rate(prepared, rows)
-        rows.append((Arm(variant.name, size, config, costs_of(prepared, TRIAL, seconds), middle, adjusted), prepared))
-    return rows
+            config = {**config, "lr": float(f"{factor * (settings.rate or default_rate(prepared)):.6g}")}
+        middle = float(config["lr"]) if "lr" in config else settings.rate or middle_rate(prepared, arms)
+        costs = costs_of(prepared, TRIAL, step_seconds(prepared))
+        arms.append(Arm(variant.name, size, config, costs, middle, adjusted))
+    return arms
 
 
-def middle_rate(prepared: Prepared, rows: Sequence[tuple[Arm, Prepared]]) -> float:
+def middle_rate(prepared: Prepared, arms: Sequence[Arm]) -> float:
     """The middle of an arm's grid: that of the base with the same optimizer, so that all grids are one; else the
     optimizer's default at the model's width."""
     name = prepared.plan.training.optimizer
-    alike = [arm.lr for arm, other in rows if other.plan.training.optimizer == name and "lr" not in arm.config]
+    unstated = [arm for arm in arms if "lr" not in arm.config]
+    alike = [arm.lr for arm in unstated if prepare(arm.config).plan.training.optimizer == name]
     return alike[0] if alike else default_rate(prepared)
 
 
@@ -145,29 +145,19 @@ def default_rate(prepared: Prepared) -> float:
     return float(f"{optimizers.get(prepared.plan.training.optimizer).default_lr(width):.3g}")
 
 
-def with_lengths(
-    base: Base, variants: Sequence[Variant], rows: Sequence[tuple[Arm, Prepared]], steps: int
-) -> list[Arm]:
+def with_lengths(request: Request, arms: Sequence[Arm], steps: int) -> list[Arm]:
     """Arms of one size, whose base makes so many steps, matched in what `match` says. An arm that states its own length
     keeps that."""
-    stated = {variant.name: variant.settings for variant in variants}
-    arms: list[Arm] = []
-    for arm, prepared in rows:
-        match, own = base.settings.match, steps_of(stated[arm.variant], prepared)
-        count, said = own or steps, arm.adjusted
-        if arms and own is None:
-            count = matched_steps(match, arm.costs, arms[0].costs)
-            said = "; ".join(filter(None, [said, steps_in_words(match, arm.costs, count, arms[0].costs)]))
-        seconds = arm.costs.step_seconds
-        config = {**arm.config, "steps": count}
-        arms.append(replace(arm, config=config, costs=costs_of(prepared, count, seconds), adjusted=said))
-    return arms
-
-
-def lengths_of_sizes(steps: int, ratio: float, bases: Sequence[Arm]) -> list[int]:
-    """Steps of the base at each size: each costs `ratio` times the FLOPs of the one before."""
-    lengths = [steps]
-    for small, large in zip(bases, bases[1:], strict=False):
-        per_step = [arm.costs.flops / arm.costs.steps for arm in (small, large)]
-        lengths.append(scaled_steps(lengths[-1], ratio, *per_step))
-    return lengths
+    stated, match = {variant.name: variant.settings for variant in request.variants}, request.settings.match
+    matched: list[Arm] = []
+    for arm in arms:
+        prepared = prepare(arm.config)
+        own = steps_of(stated[arm.variant], prepared)
+        count, adjusted = own or steps, arm.adjusted
+        if matched and own is None:
+            base = matched[0].costs
+            count = matched_steps(match, arm.costs, base)
+            adjusted = "; ".join(filter(None, [adjusted, steps_in_words(match, arm.costs, count, base)]))
+        costs = costs_of(prepared, count, arm.costs.step_seconds)
+        matched.append(replace(arm, config={**arm.config, "steps": count}, costs=costs, adjusted=adjusted))
+    return matched

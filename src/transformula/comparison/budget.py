@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 
@@ -12,9 +12,10 @@ from ..cost.machine import cores, machine_memory
 from ..cost.words import about
 from ..errors import InputError, setting
 from ..training.machine import pick_device
-from .arms import Base, lengths_of_sizes
-from .costs import Prepared, evaluation_steps, with_steps
+from .costs import evaluation_steps, prepare, with_steps
+from .plan import ComparisonPlan
 from .records import Arm
+from .sizes import scaled_steps
 
 START = 1.5  # seconds of a run before its first step and after its last
 ON_THE_WAY = 0.1  # what evaluations on the way cost, of the training
@@ -23,10 +24,6 @@ BESIDE = 1.15  # how much slower a run is beside others
 EXTENDED = 1.2  # rates that the edge of a grid adds, on average
 FEWEST_STEPS = 100  # a run below this says little
 FEWEST_SEEDS = 3
-
-Rows = Sequence[Sequence[tuple[Arm, Prepared]]]  # arms by size, the base's first
-Runs = Mapping[tuple[str, str], float]  # how many an arm has, by its variant and size
-
 
 def fitting_at_once(memory_bytes: float, device: str, wanted: int | None) -> int:
     """Runs at the same time: as many as wanted, else one for each core as far as memory reaches, or for each GPU."""
@@ -38,39 +35,49 @@ def fitting_at_once(memory_bytes: float, device: str, wanted: int | None) -> int
     return max(1, cores() if memory is None else min(cores(), int(0.8 * memory / memory_bytes)))
 
 
-def run_seconds(arm: Arm, prepared: Prepared, steps: int) -> float:
+def expected_runs(plan: ComparisonPlan, arm: Arm) -> float:
+    """Runs of an arm in all stages, with those that an extended grid adds on average."""
+    return len(plan.seeds) + EXTENDED * plan.tuning_runs(arm)
+
+
+def run_seconds(arm: Arm) -> float:
     """Seconds of one run of an arm, with its evaluations."""
-    counted = steps * (1 + ON_THE_WAY) + WHOLE * evaluation_steps(prepared)
+    counted = arm.costs.steps * (1 + ON_THE_WAY) + WHOLE * evaluation_steps(prepare(arm.config))
     return START + counted * (arm.costs.step_seconds or 0.0)
 
 
-def whole_seconds(rows: Iterable[tuple[Arm, Prepared]], runs: Runs, at_once: int) -> float:
-    """Seconds of all runs, so many at once; the arms' steps are those of their costs."""
-    slower = 1.0 if at_once == 1 else BESIDE
-    seconds = (run_seconds(arm, one, arm.costs.steps) * runs[arm.variant, arm.size] for arm, one in rows)
-    return slower * sum(seconds) / at_once
+def whole_seconds(plan: ComparisonPlan) -> float:
+    """Seconds of all runs of a plan."""
+    slower = 1.0 if plan.at_once == 1 else BESIDE
+    return slower * sum(run_seconds(arm) * expected_runs(plan, arm) for arm in plan.arms) / plan.at_once
 
 
-def seconds_with_steps(base: Base, rows: Rows, runs: Runs, at_once: int, steps: int) -> float:
+def seconds_with_steps(plan: ComparisonPlan, steps: int) -> float:
     """Seconds of all runs where the base's smallest size makes so many steps."""
-    lengths = lengths_of_sizes(steps, base.settings.size_ratio, [size[0][0] for size in rows])
-    long = [
-        (replace(arm, costs=with_steps(arm.costs, length)), one)
-        for size, length in zip(rows, lengths, strict=True)
-        for arm, one in size
-    ]
-    return whole_seconds(long, runs, at_once)
+    lengths = dict(zip(plan.sizes, lengths_of_sizes(steps, plan), strict=True))
+    arms = [replace(arm, costs=with_steps(arm.costs, lengths[arm.size])) for arm in plan.arms]
+    return whole_seconds(replace(plan, arms=arms))
 
 
-def fitting_steps(base: Base, rows: Rows, runs: Runs, at_once: int, seconds: float) -> int:
+def fitting_steps(plan: ComparisonPlan, seconds: float) -> int:
     """Steps of the base at the smallest size with which all runs take so many seconds; 0 where none fit."""
-    some, more = (seconds_with_steps(base, rows, runs, at_once, steps) for steps in (1000, 2000))
+    some, more = (seconds_with_steps(plan, steps) for steps in (1000, 2000))
     per_step = (more - some) / 1000
     return max(0, math.floor((seconds - (some - 1000 * per_step)) / per_step)) if per_step else FEWEST_STEPS
 
 
-def too_short(budget: str, runs: float, steps: int, needed: float) -> InputError:
-    """The error for a budget in which nothing sensible fits."""
-    what = f"{setting('budget', budget)}: about {runs:.0f} runs of {steps:,} steps and more take {about(needed)}"
+def lengths_of_sizes(steps: int, plan: ComparisonPlan) -> list[int]:
+    """Steps of the base at each size: each costs `size_ratio` times the FLOPs of the one before."""
+    lengths = [steps]
+    for small, large in pairwise(plan.base_arms):
+        per_step = [arm.costs.flops / arm.costs.steps for arm in (small, large)]
+        lengths.append(scaled_steps(lengths[-1], plan.settings.size_ratio, *per_step))
+    return lengths
+
+
+def too_short(plan: ComparisonPlan, budget: str, steps: int) -> InputError:
+    """The error for a budget in which a plan of so many steps does not fit."""
+    runs, needed = sum(expected_runs(plan, arm) for arm in plan.arms), about(seconds_with_steps(plan, steps))
+    what = f"{setting('budget', budget)}: about {runs:.0f} runs of {steps:,} steps and more take {needed}"
     remedy = "give more time, compare fewer variants, lower width, depth or batch"
     return InputError(f"{what}; {remedy}, or ask for less: {setting('protocol', 'quick')}, {setting('lr_points', '3')}")

@@ -204,7 +204,7 @@ def comparison(
 
 def checked(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateResult]:
     """The checks of all arms, made once for a plan."""
-    from .gates import check_arms
+    from .gate import check_arms
 
     path = folder / GATES
     try:

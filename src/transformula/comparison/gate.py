@@ -10,7 +10,7 @@ A variant of which a gate fails is not run, unless the comparison is forced; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ from ..runs import random_state
 from ..training.optimizer import Optimizer, optimizers, parameters_of
 from ..training.settings import TrainingSettings
 from .costs import Prepared, prepare
+from .plan import ComparisonPlan
 from .records import Arm, GateResult
 
 ROWS = 2  # of the batch that is looked at, as far as the task counts rows
@@ -117,12 +118,14 @@ def gate(name: str, title: str) -> Callable[[Check], Check]:
     return decorate
 
 
-def checked_arms(arms: Sequence[Arm], base: str) -> Iterable[list[GateResult]]:
-    """The findings of one arm after the other."""
-    bases = {arm.size: trial_of(arm) for arm in arms if arm.variant == base}
-    for arm in arms:
-        trial = bases[arm.size] if arm.variant == base else replace(trial_of(arm), base=bases.get(arm.size))
-        yield check_arm(arm, trial)
+def check_arms(plan: ComparisonPlan) -> list[GateResult]:
+    """What the gates say of every arm of a plan, arm by arm."""
+    bases = {arm.size: trial_of(arm) for arm in plan.base_arms}
+    trials = [
+        bases[arm.size] if arm.variant == plan.base else replace(trial_of(arm), base=bases[arm.size])
+        for arm in plan.arms
+    ]
+    return [result for arm, trial in zip(plan.arms, trials, strict=True) for result in check_arm(arm, trial)]
 
 
 def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
@@ -133,10 +136,10 @@ def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
         try:
             with random_state.kept():
                 torch.manual_seed(SEED)
-                found = check(trial)
+                finding = check(trial)
         except (TransformulaError, RuntimeError, ArithmeticError) as error:
-            found = Finding(False, f"could not be checked: {error}")
-        results.append(GateResult(arm.variant, arm.size, name, title, found.passed, found.text, found.values))
+            finding = Finding(False, f"could not be checked: {error}")
+        results.append(GateResult(*arm.arm_key, name, title, finding.passed, finding.text, finding.values))
     return results
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,10 @@ from ..ownership import claim
 from ..plain import plain
 from ..structured import Malformed, load_json
 from .jobs import jobs_of
-from .records import Arm, Job, RunCosts, Stage, Variant
+from .records import Arm, Job, RunCosts, Stage, Variant, WithArms
 from .settings import ComparisonSettings
 
 FILE = "plan.json"
-TUNING_SEEDS = 1_000_000  # seeds of tuning begin so far above the others: neither meets the other
 FREE = (
     *("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples"),
     "inspect_rows",
@@ -41,7 +40,7 @@ MATCHED = {"tokens": "tokens seen", "parameters": "parameters", "flops": "FLOPs"
 
 
 @dataclass(frozen=True)
-class ComparisonPlan:
+class ComparisonPlan(WithArms):
     """What a comparison does.
 
     given       keys of a run's configuration that were typed for all variants
@@ -75,14 +74,9 @@ class ComparisonPlan:
         return self.variants[0].name
 
     @property
-    def sizes(self) -> list[str]:
-        return list(dict.fromkeys(arm.size for arm in self.arms))
-
-    def arm(self, variant: str, size: str) -> Arm:
-        return next(arm for arm in self.arms if (arm.variant, arm.size) == (variant, size))
-
-    def arms_of(self, size: str) -> list[Arm]:
-        return [arm for arm in self.arms if arm.size == size]
+    def base_arms(self) -> list[Arm]:
+        """The base's arm at each size."""
+        return [arm for arm in self.arms if arm.variant == self.base]
 
     def tuned(self, arm: Arm) -> bool:
         """Whether the arm's rate is looked for: it states none, none is given for all, and a shared one is the
@@ -109,10 +103,13 @@ class ComparisonPlan:
             seeds = self.tuning_seeds if stage == "tune" else self.seeds
         return jobs_of(arm, stage, rates, seeds, self.score)
 
+    def tuning_runs(self, arm: Arm) -> int:
+        """Runs that tune an arm's rate, without what a best rate at the edge of the grid adds."""
+        return len(self.rates(arm)) * len(self.tuning_seeds) if self.tuned(arm) else 0
+
     def runs(self, arm: Arm) -> int:
-        """Runs of an arm in all stages, without what a best rate at the edge of the grid adds."""
-        tuning = len(self.rates(arm)) * len(self.tuning_seeds) if self.tuned(arm) else 0
-        return tuning + len(self.seeds)
+        """Runs of an arm in all stages."""
+        return self.tuning_runs(arm) + len(self.seeds)
 
     @property
     def hash(self) -> str:
@@ -191,18 +188,12 @@ def check_addition(kept: ComparisonPlan, plan: ComparisonPlan, folder: Path) -> 
         changed.append(f"variants ({', '.join(missing)})")
     if len(plan.seeds) < len(kept.seeds):
         changed.append("seeds (fewer)")
-    if plan.sizes[: len(kept.sizes)] != kept.sizes:
-        changed.append("sizes")
+    if plan.settings.sizes not in (None, len(kept.sizes)):
+        changed.append(f"sizes ({plan.settings.sizes} in place of {len(kept.sizes)})")
     if changed:
         remedy = f"name another folder, {setting('out', 'FOLDER')}: runs of both are shared all the same"
         what = "holds another plan, to which variants and seeds may be added and nothing else changed"
         raise InputError(f"{folder}: {what}; changed here: {', '.join(changed)}; {remedy}")
-
-
-def added(kept: ComparisonPlan, plan: ComparisonPlan) -> ComparisonPlan:
-    """A plan whose former arms are as they were written."""
-    former = {(arm.variant, arm.size): arm for arm in kept.arms}
-    return replace(plan, arms=[former.get((arm.variant, arm.size), arm) for arm in plan.arms])
 
 
 def plan_text(plan: ComparisonPlan) -> str:
@@ -210,7 +201,7 @@ def plan_text(plan: ComparisonPlan) -> str:
     rows = [HEAD, *(arm_cells(plan, arm) for arm in plan.arms)]
     lines = table(rows, left=2)
     adjusted = [f"{arm.variant}, {arm.size}: {arm.adjusted}" for arm in plan.arms if arm.adjusted]
-    return "\n".join([f"{plan.name} (plan {plan.hash})", *lines, "", *told(plan), *adjusted, *plan.notes])
+    return "\n".join([f"{plan.name} (plan {plan.hash})", *lines, "", *sentences_of(plan), *adjusted, *plan.notes])
 
 
 def arm_cells(plan: ComparisonPlan, arm: Arm) -> Sequence[str]:
@@ -232,27 +223,26 @@ def arm_cells(plan: ComparisonPlan, arm: Arm) -> Sequence[str]:
     )
 
 
-def told(plan: ComparisonPlan) -> Iterator[str]:
+def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     """What is equal, the rates, the seeds, the time and the detectable effect, a sentence each."""
-    settings, runs = plan.settings, sum(map(plan.runs, plan.arms))
+    settings = plan.settings
     yield f"equal: {MATCHED[settings.match]}; everything else is as the table says"
     tuned = [arm for arm in plan.arms if plan.tuned(arm)]
     grids = {tuple(plan.rates(arm)) for arm in tuned}
-    shown = "; ".join(", ".join(f"{rate:.3g}" for rate in grid) for grid in sorted(grids))
-    stated = any("lr" in variant.levels for variant in plan.variants)
-    if stated:
+    rates = "; ".join(", ".join(f"{rate:.3g}" for rate in grid) for grid in sorted(grids))
+    if any("lr" in variant.levels for variant in plan.variants):
         for size in plan.sizes:
             own = ", ".join(f"{arm.lr:.3g}" for arm in plan.arms_of(size))
             yield f"learning rates of the variants{'' if size == 'only' else f', {size}'}: {own}"
     elif settings.lr == "tune" and tuned:
-        yield f"learning rate: tuned for each, {len(plan.tuning_seeds)} seeds each of {shown}"
+        yield f"learning rate: tuned for each, {len(plan.tuning_seeds)} seeds each of {rates}"
     elif settings.lr == "shared":
-        yield f"learning rate: tuned for the base alone ({shown}), not for each variant"
+        yield f"learning rate: tuned for the base alone ({rates}), not for each variant"
     else:
         yield "learning rate: not tuned"
     yield f"seeds: {len(plan.seeds)}, paired, from {plan.seeds[0]} to {plan.seeds[-1]}; score: {plan.unit}"
     time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
-    yield f"runs: {runs}{time}"
+    yield f"runs: {sum(map(plan.runs, plan.arms))}{time}"
     if plan.detectable is not None and plan.noise is not None:
         yield (
             f"detectable difference: {plan.detectable:.2g} {plan.unit}, with a power of 80 %, if paired differences"

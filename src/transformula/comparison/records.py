@@ -9,13 +9,25 @@ verdict   what the outcomes say of an arm beside the base's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Stage = Literal["tune", "confirm"]
 Status = Literal["done", "diverged", "failed"]
 Word = Literal["better", "worse", "no difference found", "equivalent", "unstable", "inconclusive"]
+Key = tuple[str, str]  # of an arm: its variant and its size
+
+
+class OfArm:
+    """A record of one arm."""
+
+    variant: str
+    size: str
+
+    @property
+    def arm_key(self) -> Key:
+        return self.variant, self.size
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,11 @@ class Variant:
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def states_rate(self) -> bool:
+        """Whether it has a learning rate of its own, so that none is tuned."""
+        return "lr" in self.settings or "lr" in self.levels
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class RunCosts:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Arm(OfArm):
     """A variant at one size.
 
     size      "small", "large", ...; with one size "only"
@@ -77,8 +94,26 @@ class Arm:
     adjusted: str = ""
 
 
+class WithArms:
+    """A record of all arms: those of the smallest size stand first, and of each size the base's."""
+
+    arms: Sequence[Arm]
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes, the smallest first."""
+        return list(dict.fromkeys(arm.size for arm in self.arms))
+
+    @property
+    def arms_by_key(self) -> dict[Key, Arm]:
+        return {arm.arm_key: arm for arm in self.arms}
+
+    def arms_of(self, size: str) -> list[Arm]:
+        return [arm for arm in self.arms if arm.size == size]
+
+
 @dataclass(frozen=True)
-class GateResult:
+class GateResult(OfArm):
     """One check of an arm before its runs. `passed` None: it does not apply, and `text` says why."""
 
     variant: str
@@ -91,7 +126,7 @@ class GateResult:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(OfArm):
     """One run: an arm's configuration with its learning rate and seed.
 
     score    the score that is compared; "": the task's main score
@@ -114,7 +149,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(OfArm):
     """What came of a job.
 
     score      the score that is compared, of the model at the end of its schedule, on the whole validation set; None
@@ -166,7 +201,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(OfArm):
     """What the runs say of a variant beside the base at one size. Differences are variant minus base, of pairs of the
     same seed, in the score's own unit; `gain` is the mean difference with the sign that makes more better.
 
@@ -211,8 +246,13 @@ class Verdict:
     may_not: str = ""
 
 
+def outcomes_of(outcomes: Iterable[Outcome], variant: str, size: str, stage: Stage = "confirm") -> list[Outcome]:
+    """The outcomes of an arm at one stage."""
+    return [o for o in outcomes if (o.variant, o.size, o.stage) == (variant, size, stage)]
+
+
 @dataclass(frozen=True)
-class Results:
+class Results(WithArms):
     """All of a comparison: what its report is made from.
 
     settings     those of the comparison, resolved; score and unit: "bits_per_byte", "bits per byte"; lower: less of it
@@ -240,3 +280,50 @@ class Results:
     notes: Sequence[str] = ()
     question: str = ""
     claims: Sequence[tuple[str, str]] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The variants, the base first."""
+        return [self.base, *(variant.name for variant in self.variants if variant.name != self.base)]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those of the runs that confirm."""
+        return sorted({outcome.seed for outcome in self.outcomes if outcome.stage == "confirm"})
+
+    def at_size(self, size: str) -> str:
+        """', small size', where there are several sizes."""
+        return f", {size} size" if len(self.sizes) > 1 else ""
+
+    def verdicts_of(self, size: str) -> list[Verdict]:
+        """The verdicts at one size, in the order of the variants."""
+        return [verdict for verdict in self.verdicts if verdict.size == size]
+
+    def outcomes_of(self, variant: str, size: str, stage: Stage = "confirm") -> list[Outcome]:
+        """The outcomes of an arm at one stage, by seed."""
+        return sorted(outcomes_of(self.outcomes, variant, size, stage), key=lambda outcome: (outcome.seed, outcome.lr))
+
+    def scores_of(self, variant: str, size: str) -> dict[int, float]:
+        """Seed -> score, of the runs that confirm an arm and reached their end."""
+        return {o.seed: o.score for o in self.outcomes_of(variant, size) if o.score is not None}
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """The score of simple models of the same data, the worst first."""
+        known = next((outcome.baselines for outcome in self.outcomes if outcome.baselines), {})
+        return dict(sorted(known.items(), key=lambda item: item[1], reverse=self.lower))
+
+    @property
+    def score_in_words(self) -> str:
+        """'bits per byte', 'accuracy (%)'."""
+        words = self.score.replace("_", " ")
+        return words if self.unit in ("", words, self.score) else f"{words} ({self.unit})"
+
+    @property
+    def unit_of_differences(self) -> str:
+        """'bits per byte'; the score's name where it has no unit."""
+        return self.unit or self.score.replace("_", " ")
+
+    @property
+    def direction(self) -> str:
+        return "lower is better" if self.lower else "higher is better"

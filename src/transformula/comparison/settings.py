@@ -4,8 +4,9 @@ them trains is said by the settings of `train`."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -13,8 +14,12 @@ from ..errors import setting
 from ..plain import several
 from ..settings import Facts, Settings
 
+if TYPE_CHECKING:
+    from .records import Variant
+
 SEEDS = {"quick": 3, "standard": 6, "strict": 10}  # paired runs of each arm, by protocol
 SIZES = {"quick": 1, "standard": 2, "strict": 2}
+TUNING_SEEDS = 1_000_000  # seeds of tuning begin so far above the others: neither meets the other
 LOOKS = (4, 6, 9, 12)  # numbers of seeds at which `until decided` looks
 BUDGET = "20m"  # where neither a budget nor a length of the runs is said
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -199,6 +204,14 @@ class ComparisonSettings(Settings):
         return SEEDS[self.protocol] if self.seeds is None else self.seeds
 
     @property
+    def paired_seeds(self) -> list[int]:
+        return list(range(self.seed, self.seed + self.seed_count))
+
+    @property
+    def tuning_seeds(self) -> list[int]:
+        return list(range(TUNING_SEEDS + self.seed, TUNING_SEEDS + self.seed + self.lr_seeds))
+
+    @property
     def size_count(self) -> int:
         return SIZES[self.protocol] if self.sizes is None else self.sizes
 
@@ -206,3 +219,20 @@ class ComparisonSettings(Settings):
     def part(self) -> Fraction:
         """The part of the grid that is run."""
         return Fraction(self.fraction)
+
+    def unread(self, variants: Sequence[Variant], former: ComparisonSettings) -> dict[str, str]:
+        """Settings that nothing reads, beside the others and the variants, each with the reason; those that are as in
+        the former settings are passed over."""
+        tunes = self.tunes and not all(variant.states_rate for variant in variants)
+        rate_read = not all("lr" in variant.settings for variant in variants) if self.rate else tunes
+        counts_read = self.sizes is None or (self.seeds is None and self.until == "fixed")
+        rules = {
+            "fraction": (bool(self.vary), f"is read only with {setting('vary')}"),
+            "protocol": (counts_read, "says how many seeds and sizes there are, and both are given"),
+            "lr": (rate_read, "every variant states a learning rate of its own"),
+            "lr_points": (tunes, "is read only where a learning rate is tuned"),
+            "lr_seeds": (tunes, "is read only where a learning rate is tuned"),
+            "size_ratio": (self.size_count > 1, f"is read only with two sizes or more: {setting('sizes', '2')}"),
+        }
+        changed = {key for key in self.model_fields_set if getattr(self, key) != getattr(former, key)}
+        return {key: reason for key, (read, reason) in rules.items() if key in changed and not read}

@@ -16,8 +16,8 @@ from ..errors import InputError
 from ..language.graph import Architecture
 
 NAMES = {1: ["only"], 2: ["small", "large"], 3: ["small", "medium", "large"]}
-SHAPE = 0.25  # how much a change of width over depth counts beside a miss of the FLOPs
-LARGEST = 3.0  # a size is at most so many times as wide, and as deep, as the one before for each factor of 3 of FLOPs
+FORM_WEIGHT = 0.25  # how much a change of width over depth counts beside a miss of the FLOPs
+LARGEST_FACTOR = 3.0  # a size is at most so many times as wide, and as deep, as the one before
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,15 @@ class Shape:
         return f"depth {self.depth}, width {self.width}, {self.heads} heads"
 
 
+SHAPES = tuple(
+    Shape(*numbers)
+    for numbers in (
+        (2, 32, 2), (2, 64, 4), (3, 96, 4), (4, 128, 4), (6, 192, 6), (6, 256, 8), (8, 384, 12), (12, 768, 12),
+    )
+)  # fmt: skip
+"""The budget chooses one of them where no size is said."""
+
+
 def size_names(count: int) -> list[str]:
     """Names of so many sizes, the smallest first."""
     return NAMES.get(count, [f"size {number}" for number in range(1, count + 1)])
@@ -49,10 +58,10 @@ def shape_of(architecture: Architecture) -> Shape:
 def larger_shapes(shape: Shape) -> Iterator[Shape]:
     """Shapes from as large as `shape` on: heads of the same width, more of them; or as many, each wider."""
     head = max(1, shape.width // shape.heads)
-    for depth in range(shape.depth, math.ceil(LARGEST * shape.depth) + 1):
-        for heads in range(shape.heads, math.ceil(LARGEST * shape.heads) + 1):
+    for depth in range(shape.depth, math.ceil(LARGEST_FACTOR * shape.depth) + 1):
+        for heads in range(shape.heads, math.ceil(LARGEST_FACTOR * shape.heads) + 1):
             yield Shape(depth, head * heads, heads)
-        for wider in range(head + 1, math.ceil(LARGEST * head) + 1):
+        for wider in range(head + 1, math.ceil(LARGEST_FACTOR * head) + 1):
             if wider % 2 == 0:  # rotary positions turn pairs of channels
                 yield Shape(depth, wider * shape.heads, shape.heads)
 
@@ -75,7 +84,7 @@ def next_shape(
         if candidate == shape:
             continue
         form = math.log(candidate.width / shape.width) - math.log(candidate.depth / shape.depth)
-        rough = SHAPE * abs(form)
+        rough = FORM_WEIGHT * abs(form)
         if best is not None and rough >= best[0]:
             continue
         cost = flops(candidate)

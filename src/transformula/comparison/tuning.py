@@ -45,7 +45,7 @@ def tune(plan: ComparisonPlan, run: RunJobs) -> Tuned:
         arms = [arm for arm in plan.arms_of(size) if plan.tuned(arm)]
         curves = search(plan, arms, run, tuned)
         for arm, curve in zip(arms, curves, strict=True):
-            key = arm.variant, arm.size
+            key = arm.arm_key
             tuned.rates[key] = arm.lr if curve is None else curve.best
             if curve is not None:
                 tuned.sensitivity[key] = curve.sensitivity
@@ -76,8 +76,8 @@ def grid_of(plan: ComparisonPlan, arm: Arm, known: Rates) -> list[float]:
     rates, place = plan.rates(arm), plan.sizes.index(arm.size)
     if place == 0 or len(rates) <= NARROW:
         return rates
-    before = plan.arm(arm.variant, plan.sizes[place - 1])
-    middle = known[before.variant, before.size] * arm.lr / before.lr
+    before = plan.arms_by_key[arm.variant, plan.sizes[place - 1]]
+    middle = known[before.arm_key] * arm.lr / before.lr
     return [rounded(middle * 2.0**power) for power in range(-(NARROW // 2), NARROW - NARROW // 2)]
 
 
@@ -103,8 +103,8 @@ def untuned(plan: ComparisonPlan, arm: Arm, known: Rates) -> float:
     """The rate of an arm that is not tuned: its own; a shared one is as far from the arm's default as the base's."""
     if plan.settings.lr != "shared" or "lr" in arm.config:
         return arm.lr
-    base = plan.arm(plan.base, arm.size)
-    return rounded(arm.lr * known[base.variant, base.size] / base.lr)
+    base = plan.arms_by_key[plan.base, arm.size]
+    return rounded(arm.lr * known[base.arm_key] / base.lr)
 
 
 def note_of(arm: Arm, curve: RateCurve | None) -> list[str]:

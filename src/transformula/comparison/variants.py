@@ -23,7 +23,7 @@ import regex
 from ..api.model import Model
 from ..api.plan import OF_MODELS, resolve
 from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
-from ..api.unread import unread
+from ..api.unread import refuse, unread
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
 from ..language.messages import FormulaError
@@ -84,17 +84,11 @@ def read_variants(
     idle: list[dict[str, str]] = []  # of each variant the settings that nothing reads
     for variant in named:
         read, reasons = as_variant(variant, taken_by(variant, named, given), use)
-        refuse_unread({f"{read.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})
+        refuse({f"{read.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})
         variants.append(read)
         idle.append(reasons)
-    refuse_unread({key: reason for key, reason in idle[0].items() if all(key in each for each in idle)})
+    refuse({key: reason for key, reason in idle[0].items() if all(key in each for each in idle)})
     return base_first(variants, settings.base)
-
-
-def refuse_unread(reasons: Mapping[str, str]) -> None:
-    """Raise ConfigError for keys that no variant reads, or not the one that has them."""
-    if reasons:
-        raise ConfigError([f"{key}: {reason}; leave it out" for key, reason in reasons.items()])
 
 
 def refuse_for_all(who: str, keys: Iterable[str]) -> None:

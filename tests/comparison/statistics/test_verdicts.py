@@ -82,7 +82,7 @@ def test_divergence_is_an_outcome() -> None:
     [verdict] = verdicts_of({"base": BASE, "v": scores})
     assert verdict.word == "unstable" and verdict.diverged == (2, 6) and verdict.base_diverged == (0, 6)
     assert [seed for seed, _ in verdict.differences] == [3, 4, 5, 6]
-    assert "2 of 6 runs of v diverged, and 0 of 6 of base (exact p = 0.5)" in verdict.sentence
+    assert "v is unstable: 2 of 6 runs diverged, and 0 of 6 of base (exact p = 0.50)" in verdict.sentence
     [verdict] = verdicts_of({"base": BASE, "v": [None] * 6})
     assert verdict.word == "unstable" and verdict.mean is None and verdict.diverged == (6, 6)
 
@@ -105,7 +105,7 @@ def test_a_base_that_diverges_is_beaten_by_counts() -> None:
 def test_a_variant_is_unstable_only_where_it_diverges_more_often_than_the_base() -> None:
     [verdict] = verdicts_of({"base": [None] * 6, "v": [None] * 6}, effect=0.01)
     assert verdict.word == "inconclusive" and verdict.needed is None
-    said = "6 of 6 runs of v diverged, and 6 of 6 of base"
+    said = "6 of 6 runs diverged, and 6 of 6 of base"
     assert f"{said}; it needs settings with which runs end" in verdict.sentence and said in verdict.may
     [verdict] = verdicts_of({"base": [None] * 5 + [1.5], "v": [None] * 6})
     assert verdict.word == "unstable"

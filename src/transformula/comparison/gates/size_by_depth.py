@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ...model.watched import places, watched
 from ..gate import ArmTrial, Finding, gate
+from ..numbers import evenly_chosen
 
-SHOWN = 8  # layers that are printed, at most
+MAX_LAYERS = 8  # that are printed
 
 
 @gate("G6", "norm by depth at initialization")
@@ -28,7 +29,8 @@ def size_by_depth(trial: ArmTrial) -> Finding:
         watched(module, dict.fromkeys(names, look))(**trial.given)
     if not sizes:
         return Finding(None, "no stream leaves a layer")
-    text = "; ".join(f"{name}: {', '.join(f'{size:.3g}' for size in thinned(row))}" for name, row in sizes.items())
+    few = {name: evenly_chosen(row, MAX_LAYERS) for name, row in sizes.items()}
+    text = "; ".join(f"{name}: {', '.join(f'{size:.3g}' for size in row)}" for name, row in few.items())
     finite = all(math.isfinite(size) for row in sizes.values() for size in row)
     return Finding(finite, text if finite else f"{text}: not finite", sizes)
 
@@ -42,10 +44,3 @@ def leaving(trial: ArmTrial) -> dict[str, str]:
             if place.layer and place.kind == "stream" and "." not in stream:
                 names[name] = f"{place.stack}.{stream}" if place.stack else stream
     return names
-
-
-def thinned(sizes: list[float]) -> list[float]:
-    """The first, the last, and some between."""
-    if len(sizes) <= SHOWN:
-        return sizes
-    return [sizes[round(place * (len(sizes) - 1) / (SHOWN - 1))] for place in range(SHOWN)]

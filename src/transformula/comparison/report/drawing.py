@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import shortened
 from ...figure import DASHES, FAINT, INK, SERIES, new_figure
 from ..records import Results
-from .selection import names_of, shortened_name
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH, HEIGHT = 5.0, 3.0  # inches of a picture
@@ -32,7 +32,7 @@ class Look:
 
 def looks_of(results: Results) -> dict[str, Look]:
     """The base in the color of the ink; the others in the colors of a series."""
-    base, *others = names_of(results)
+    base, *others = results.names
     looks = {base: Look(INK, "-", MARKERS[0])}
     for n, name in enumerate(others):
         turn = n + n // len(SERIES)  # beyond eight, a color comes again with other dashes
@@ -52,6 +52,11 @@ def panels(titles: Sequence[str], height: float = HEIGHT, shared: bool = True) -
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_title(title, fontsize=SMALL, loc="left")
         yield figure, list(row)
+
+
+def shortened_name(name: str, most: int = 28) -> str:
+    """A variant's name where there is little room."""
+    return shortened(" ".join(name.split()), most)
 
 
 def key_below(figure: Any, axes: Any) -> None:
@@ -84,13 +89,6 @@ def draw_band(axes: Any, points: Mapping[Any, Range], look: Look, name: str, **l
     axes.plot(places, means, label=name, markevery=few, **look.line, **{"linewidth": 1.5, **line})
     if any(high > low for low, high in zip(lows, highs, strict=True)):
         axes.fill_between(places, lows, highs, color=look.color, alpha=0.15, linewidth=0)
-
-
-def thinned(points: Sequence[Any], most: int = 60) -> list[Any]:
-    """At most so many of the points, evenly, the last among them."""
-    if len(points) <= most:
-        return list(points)
-    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
 
 
 def in_thousands(axis: Any) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from ..numbers import NOTHING
 from ..records import Results
 from .document import Cell, ReportTable
-from .numbers import NOTHING
-from .selection import sizes_of
 
 Row = Sequence[Cell]
 
@@ -19,14 +19,12 @@ def arm_table(
 
     terminal  the columns that a terminal shows, where it shows fewer. Columns without a number are left out.
     """
-    several = len(sizes_of(results)) > 1
-    told = [n for n in range(len(columns)) if any(row[n].text != NOTHING for row in rows)]
-    kept = [n for n in told if several or columns[n] != "size"]
-    short = [n for n in kept if columns[n] in terminal]
-    keys = 2 if several else 1
-    few = ReportTable(*picked(columns, rows, short), keys) if short else None
-    return ReportTable(*picked(columns, rows, kept), keys, brief, few)
+    several = len(results.sizes) > 1
+    filled = [n for n in range(len(columns)) if any(row[n].text != NOTHING for row in rows)]
 
+    def table(names: Sequence[str], **more: Any) -> ReportTable:
+        chosen = [n for n in filled if columns[n] in names and (several or columns[n] != "size")]
+        cells = [[row[n] for n in chosen] for row in rows]
+        return ReportTable([columns[n] for n in chosen], cells, 2 if several else 1, **more)
 
-def picked(columns: Sequence[str], rows: Sequence[Row], kept: Sequence[int]) -> tuple[list[str], list[list[Cell]]]:
-    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
+    return table(columns, brief=brief, terminal=table(terminal) if terminal else None)

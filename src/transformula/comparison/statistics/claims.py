@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..numbers import between, decimals
 from ..records import RunCosts, Verdict
 from ..settings import LOOKS
 from .noise import combined_deviation
 from .terms import Case, Terms
-from .wording import bound, decimals, divergences, size_of_gain, spread
+from .wording import bound, divergences, size_of_gain
 
 FEW = 4  # pairs: with fewer, a finding is an indication
 UNEQUAL = 0.03  # relative difference of costs that is said
@@ -29,7 +30,7 @@ def may_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
 def finding(verdict: Verdict, case: Case, terms: Terms) -> str:
     names = f"{verdict.variant} and {verdict.base}"
     if verdict.word == "unstable" or (verdict.mean is None and verdict.word == "better"):
-        return divergences(verdict)
+        return f"of {verdict.variant} {divergences(verdict)}"
     if verdict.word in ("better", "worse"):
         return f"{verdict.variant} is {verdict.word} than {verdict.base}, {size_of_gain(verdict, terms)}"
     if verdict.word == "equivalent":
@@ -39,10 +40,10 @@ def finding(verdict: Verdict, case: Case, terms: Terms) -> str:
     if verdict.word == "no difference found":
         return f"a difference between {names} of more than {bound(verdict, terms)} is unlikely"
     if case.pairs.none_ended:
-        return divergences(verdict)
+        return f"of {verdict.variant} {divergences(verdict)}"
     if verdict.interval is None or verdict.mean is None:
         return f"nothing is known yet of {names}"
-    ends = spread(verdict.interval, decimals(verdict.interval))
+    ends = between(verdict.interval, decimals(verdict.interval))
     return f"the runs leave open differences between {names} of {ends} {terms.unit}".rstrip()
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..numbers import between, decimals, equation_of_p
 from ..records import Arm, Outcome, Variant
 from .factorial import Effect, effects
 from .fit import fit_scaling
-from .wording import amount, decimals, p_text, spread
+from .wording import amount
 
 
 def further_findings(
@@ -29,8 +30,8 @@ def sentence(effect: Effect, unit: str) -> str:
         return f"{name}: not told apart by the runs that were made"
     places = decimals(estimate.interval, estimate.mean)
     change = amount(estimate.mean, places, unit, signed=True)
-    p = f"{p_text(effect.p_holm)} after Holm's correction"
-    return f"{name}: {change}, 95 % interval {spread(estimate.interval, places)}, {p}"
+    p = f"{equation_of_p(effect.p_holm)} after Holm's correction"
+    return f"{name}: {change}, 95 % interval {between(estimate.interval, places)}, {p}"
 
 
 def law(outcomes: Sequence[Outcome], arms: Sequence[Arm], base: str) -> list[str]:

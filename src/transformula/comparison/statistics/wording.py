@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import math
 
+from ..numbers import between, decimals, equation_of_p, fixed, probability
 from ..records import Verdict
 from .terms import Case, Terms
 
 
-def decimals(interval: tuple[float, float] | None, value: float = 0.0) -> int:
-    """Decimals that show two digits of half an interval's width; of the value where there is none."""
-    half = (interval[1] - interval[0]) / 2 if interval else 0.0
-    scale = half or abs(value)
-    return min(9, max(0, 1 - math.floor(math.log10(scale)))) if scale and math.isfinite(scale) else 1
-
-
 def amount(value: float, places: int, unit: str, signed: bool = False) -> str:
     """0.021 bits per byte"""
-    return f"{value:{'+' if signed else ''}.{places}f} {unit}".strip()
-
-
-def spread(interval: tuple[float, float], places: int) -> str:
-    return f"{interval[0]:.{places}f} to {interval[1]:.{places}f}"
+    return f"{fixed(value, places, signed)} {unit}".strip()
 
 
 def divergences(verdict: Verdict) -> str:
-    """2 of 6 runs of post-norm diverged, and 0 of 6 of pre-norm"""
+    """2 of 6 runs diverged, and 0 of 6 of pre-norm"""
     (lost, runs), (base_lost, base_runs) = verdict.diverged, verdict.base_diverged
-    return f"{lost} of {runs} runs of {verdict.variant} diverged, and {base_lost} of {base_runs} of {verdict.base}"
+    return f"{lost} of {runs} runs diverged, and {base_lost} of {base_runs} of {verdict.base}"
 
 
 def size_of_gain(verdict: Verdict, terms: Terms) -> str:
@@ -35,7 +25,7 @@ def size_of_gain(verdict: Verdict, terms: Terms) -> str:
     mean, interval = verdict.mean or 0.0, verdict.interval or (0.0, 0.0)
     places = decimals(interval, mean)
     direction, ends = ("lower", (-interval[1], -interval[0])) if mean < 0 else ("higher", interval)
-    return f"{amount(abs(mean), places, terms.unit)} {direction}, 95 % interval {spread(ends, places)}"
+    return f"{amount(abs(mean), places, terms.unit)} {direction}, 95 % interval {between(ends, places)}"
 
 
 def bound(verdict: Verdict, terms: Terms) -> str:
@@ -48,15 +38,9 @@ def basis(verdict: Verdict, case: Case) -> str:
     """6 paired seeds, p = 0.002, 0.006 after Holm's correction for 3 variants"""
     estimate = case.estimate
     if estimate is None or estimate.kind == "unpaired":
-        return f"runs without pairs, {p_text(case.p)}"
-    text = f"{len(verdict.differences)} paired seeds, {p_text(estimate.p)}"
-    if case.p == estimate.p:
-        return text
-    return f"{text}, {p_text(case.p)[4:] if case.p >= 1e-4 else 'below 0.0001'} after correction for all tests"
-
-
-def p_text(p: float) -> str:
-    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+        return f"runs without pairs, {equation_of_p(case.p)}"
+    corrected = f", {probability(case.p, 'below ')} after correction for all tests" if case.p != estimate.p else ""
+    return f"{len(verdict.differences)} paired seeds, {equation_of_p(estimate.p)}{corrected}"
 
 
 def sentence_of(verdict: Verdict, case: Case, terms: Terms) -> str:
@@ -70,7 +54,7 @@ def sentence_of(verdict: Verdict, case: Case, terms: Terms) -> str:
 def decided(verdict: Verdict, case: Case, terms: Terms) -> str:
     names = f"{verdict.variant} is {verdict.word} than {verdict.base}"
     if case.estimate is not None and case.estimate.kind == "diverged":
-        return f"{names}: {divergences(verdict)} ({p_text(case.p)})."
+        return f"{names}: {divergences(verdict)} ({equation_of_p(case.p)})."
     if case.estimate is not None and case.estimate.kind == "stopped":
         mean = verdict.mean or 0.0
         times = abs(mean) / terms.noise.difference if terms.noise else math.nan
@@ -99,12 +83,12 @@ def equivalent(verdict: Verdict, case: Case, terms: Terms) -> str:
     return (
         f"{verdict.variant} and {verdict.base} are equivalent within {within}: they differ by"
         f" {amount(verdict.mean or 0.0, places, '', signed=True)} ({len(verdict.differences)} paired seeds, equivalence"
-        f" {p_text(case.equivalence or 0.0)})."
+        f" {equation_of_p(case.equivalence or 0.0)})."
     )
 
 
 def unstable(verdict: Verdict, case: Case, terms: Terms) -> str:
-    text = f"{verdict.variant} is unstable: {divergences(verdict)} (exact {p_text(case.pairs.same_share_p())})"
+    text = f"{verdict.variant} is unstable: {divergences(verdict)} (exact {equation_of_p(case.pairs.same_share_p())})"
     if verdict.interval and verdict.mean:
         text += f"; where neither did, it is {size_of_gain(verdict, terms)}"
     return text + "."
@@ -121,7 +105,7 @@ def open_question(verdict: Verdict, case: Case, terms: Terms) -> str:
     places = decimals(verdict.interval, verdict.mean or 0.0)
     return (
         f"{names}: the difference is {amount(verdict.mean or 0.0, places, terms.unit, signed=True)}, 95 % interval"
-        f" {spread(verdict.interval, places)} ({basis(verdict, case)}); {needs}."
+        f" {between(verdict.interval, places)} ({basis(verdict, case)}); {needs}."
     )
 
 

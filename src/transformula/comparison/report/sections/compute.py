@@ -6,33 +6,33 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+from ...numbers import fixed
 from ...records import Results
 from ..document import Picture, ReportSection, section
 from ..drawing import GRID, key_below, looks_of, panels
-from ..numbers import amount, digits_of, fixed
-from ..selection import arm_of, direction, score_in_words, scores_of, sizes_of
+from ..numbers import amount, digits_of
 
 CAPTION = "The mean over seeds at each size; the bar goes from the lowest to the highest seed."
 
 
 @section(80)
 def compute(results: Results) -> ReportSection | None:
-    if len(sizes_of(results)) < 2 or not any(points(results, name) for name in looks_of(results)):
+    if len(results.sizes) < 2 or not any(points(results, name) for name in looks_of(results)):
         return None
     digits = digits_of(results)
     said = []
     for name in looks_of(results):
         pairs = [f"{fixed(score, digits)} at {amount(flops)}" for flops, score, _, _ in points(results, name)]
         said.append(f"{name} {', '.join(pairs)}")
-    alt = f"{score_in_words(results)} against FLOPs a run: {'; '.join(said)}"
+    alt = f"{results.score_in_words} against FLOPs a run: {'; '.join(said)}"
     return ReportSection("Score against compute", [Picture("compute", alt, partial(draw, results), CAPTION)])
 
 
 def points(results: Results, name: str) -> list[tuple[float, float, float, float]]:
     """(FLOPs of a run, mean score, lowest, highest) at each size that has scores."""
     rows = []
-    for size in sizes_of(results):
-        arm, scores = arm_of(results, name, size), list(scores_of(results, name, size).values())
+    for size in results.sizes:
+        arm, scores = results.arms_by_key.get((name, size)), list(results.scores_of(name, size).values())
         if arm and scores:
             rows.append((arm.costs.flops, mean(scores), min(scores), max(scores)))
     return rows
@@ -40,7 +40,7 @@ def points(results: Results, name: str) -> list[tuple[float, float, float, float
 
 def draw(results: Results) -> Any:
     looks = looks_of(results)
-    with panels([f"{score_in_words(results)} ({direction(results)})"]) as (figure, (axes,)):
+    with panels([f"{results.score_in_words} ({results.direction})"]) as (figure, (axes,)):
         axes.grid(axis="y", **GRID)
         for n, (name, look) in enumerate(looks.items()):
             rows = points(results, name)

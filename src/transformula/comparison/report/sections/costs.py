@@ -6,8 +6,7 @@ from ....cost.words import bytes_in_words
 from ...records import Arm, Results
 from ...statistics.scale import as_run
 from ..document import Cell, Item, Paragraph, ReportSection, section
-from ..numbers import amount, beside, duration_in_words, number_cell
-from ..selection import arm_of, arms_of, at_size
+from ..numbers import amount, duration_in_words, excess, number_cell
 from ..tables import arm_table
 
 COLUMNS = (
@@ -29,27 +28,27 @@ BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time 
 def costs(results: Results) -> ReportSection | None:
     if not results.arms:
         return None
-    rows = [row(results, arm) for arm in arms_of(results)]
+    rows = [row(results, arm) for arm in results.arms]
     items: list[Item] = [arm_table(results, COLUMNS, rows, terminal=BRIEF)]
     match = results.settings.get("match")
     matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
     legend = f"In brackets: beside {results.base} at the same size. Time a run: of the arm's fastest run."
     items.append(Paragraph(f"{matched}{legend} {spent(results)}", brief=True))
-    adjusted = [f"{arm.variant}{at_size(results, arm.size)}: {arm.adjusted}" for arm in results.arms if arm.adjusted]
+    adjusted = [f"{arm.variant}{results.at_size(arm.size)}: {arm.adjusted}" for arm in results.arms if arm.adjusted]
     items += [Paragraph("; ".join(adjusted) + ".", "Adjusted", brief=True)] if adjusted else []
     return ReportSection("What each arm costs", items)
 
 
 def row(results: Results, arm: Arm) -> list[Cell]:
-    own, other = arm.costs, arm_of(results, results.base, arm.size)
+    own, other = arm.costs, results.arms_by_key.get((results.base, arm.size))
     base = other.costs if other else own
     time = as_run(arm, results.outcomes).costs.seconds
     return [
         Cell(arm.variant),
         Cell(arm.size),
-        Cell(amount(own.parameters) + beside(own.parameters, base.parameters), own.parameters),
+        Cell(amount(own.parameters) + excess(own.parameters, base.parameters), own.parameters),
         Cell(amount(own.parameters_without_embeddings), own.parameters_without_embeddings),
-        Cell(amount(own.flops_per_token) + beside(own.flops_per_token, base.flops_per_token), own.flops_per_token),
+        Cell(amount(own.flops_per_token) + excess(own.flops_per_token, base.flops_per_token), own.flops_per_token),
         Cell(amount(own.flops), own.flops),
         Cell(amount(own.tokens), own.tokens),
         number_cell(own.steps, 0),

@@ -8,10 +8,10 @@ from typing import Any
 
 from ....figure import MUTED
 from ....runs.figure import smoothed
+from ...numbers import evenly_chosen
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, Look, Range, draw_band, in_thousands, key_below, looks_of, over_seeds, panels, thinned
-from ..selection import arm_of, at_size, names_of, outcomes_of, score_in_words, sizes_of
+from ..drawing import GRID, Look, Range, draw_band, in_thousands, key_below, looks_of, over_seeds, panels
 
 Line = list[tuple[float, float]]  # (place on the axis, value)
 Point = tuple[int, int, float, float]  # (step, tokens, seconds, value)
@@ -20,18 +20,19 @@ AXES: dict[str, Callable[[Point, float], float]] = {
     "FLOPs": lambda point, flops: point[1] * flops,
     "seconds": lambda point, flops: point[2],
 }
+MAX_POINTS = 60  # of a line
 EARLY = 0.2  # of the way: the scores before it would flatten the rest
 
 
 @section(60)
 def curves(results: Results) -> ReportSection | None:
-    sizes = [size for size in sizes_of(results) if any(runs_of(results, name, size) for name in names_of(results))]
+    sizes = [size for size in results.sizes if any(runs_of(results, name, size) for name in results.names)]
     if not sizes:
         return None
     items: list[Item] = [Paragraph(" ".join(legend(results)))]
     for size in sizes:
         for axis in AXES:
-            alt = f"{score_in_words(results)} against {axis}{at_size(results, size)}, a line for each variant"
+            alt = f"{results.score_in_words} against {axis}{results.at_size(size)}, a line for each variant"
             items.append(
                 Picture(f"curves-{axis.lower()}-{size}", alt, partial(draw, results, axis, size), wide=axis == "tokens")
             )
@@ -48,7 +49,7 @@ def legend(results: Results) -> list[str]:
 
 
 def runs_of(results: Results, name: str, size: str) -> list[Outcome]:
-    return [o for o in outcomes_of(results, name, size) if o.evaluated or o.curve]
+    return [o for o in results.outcomes_of(name, size) if o.evaluated or o.curve]
 
 
 def placed(points: Sequence[Point], axis: str, flops: float) -> Line:
@@ -60,16 +61,16 @@ def draw(results: Results, axis: str, size: str) -> Any:
     another one."""
     looks = looks_of(results)
     runs = {name: runs_of(results, name, size) for name in looks}
-    titles = [score_in_words(results)]
+    titles = [results.score_in_words]
     if axis == "tokens":
         titles += ["minus base", *(["loss in training"] if any(o.curve for rs in runs.values() for o in rs) else [])]
     with panels(titles, shared=False) as (figure, row):
         for axes in row:
             axes.grid(axis="y", **GRID)
-            axes.set_xlabel(axis + at_size(results, size))
+            axes.set_xlabel(axis + results.at_size(size))
             in_thousands(axes.xaxis)
         for name, look in looks.items():
-            arm = arm_of(results, name, size)
+            arm = results.arms_by_key.get((name, size))
             flops = arm.costs.flops_per_token if arm else 0.0
             draw_arm(row[0], [(o, placed(o.evaluated, axis, flops)) for o in runs[name]], look, name)
             if "minus base" in titles:
@@ -86,10 +87,11 @@ def draw_arm(axes: Any, lines: list[tuple[Outcome, Line]], look: Look, name: str
     """The mean and the band of the runs that reached their end, with dots or thin; and each run that did not."""
     line = {"marker": look.marker, "markersize": 3} if dots else {"linewidth": 0.9}
     done = aligned([points for outcome, points in lines if outcome.status == "done"])
-    draw_band(axes, dict(thinned(list(done.items()))), look, name, **line)
+    draw_band(axes, dict(evenly_chosen(list(done.items()), MAX_POINTS)), look, name, **line)
     for outcome, points in lines:
         if outcome.status != "done" and points:
-            axes.plot(*zip(*thinned(points, 30), strict=True), **look.line, linewidth=0.6, alpha=0.8, label=f"_{name}")
+            few = zip(*evenly_chosen(points, MAX_POINTS // 2), strict=True)
+            axes.plot(*few, **look.line, linewidth=0.6, alpha=0.8, label=f"_{name}")
             axes.plot(*points[-1], marker="x", markersize=7, markeredgewidth=1.8, color=look.color, label="_end")
 
 

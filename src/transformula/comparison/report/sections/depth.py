@@ -11,7 +11,6 @@ from ....runs.log import is_number
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import GRID, Look, Range, draw_band, key_below, looks_of, over_seeds, panels
-from ..selection import at_size, names_of, outcomes_of, sizes_of
 
 QUANTITIES = {
     "streams": "RMS of the residual stream",
@@ -38,14 +37,14 @@ def by_depth(results: Results) -> ReportSection | None:
             wide=True,
         )
         for quantity, words in QUANTITIES.items()
-        for size in sizes_of(results)
-        if any(profiles(o, quantity) for name in names_of(results) for o in outcomes_of(results, name, size))
+        for size in results.sizes
+        if any(profiles(o, quantity) for name in results.names for o in results.outcomes_of(name, size))
     ]
     return ReportSection("Inside, by depth", [Paragraph(CAPTION), *items]) if items else None
 
 
 def alt(results: Results, words: str, size: str) -> str:
-    return f"{words} by depth{at_size(results, size)}, at the start, in the middle and at the end of training"
+    return f"{words} by depth{results.at_size(size)}, at the start, in the middle and at the end of training"
 
 
 def profiles(outcome: Outcome, quantity: str) -> list[tuple[int, Profile]]:
@@ -68,8 +67,8 @@ def profile_of(event: Mapping[str, Any], quantity: str) -> Profile:
 def draw(results: Results, quantity: str, size: str) -> Any:
     looks = looks_of(results)
     runs = {
-        name: [p for o in outcomes_of(results, name, size) if o.status == "done" and (p := profiles(o, quantity))]
-        or [p for o in outcomes_of(results, name, size) if (p := profiles(o, quantity))]
+        name: [p for o in results.outcomes_of(name, size) if o.status == "done" and (p := profiles(o, quantity))]
+        or [p for o in results.outcomes_of(name, size) if (p := profiles(o, quantity))]
         for name in looks
     }
     steps = next(([step for step, _ in run] for rs in runs.values() for run in rs), [0, 0, 0])
@@ -78,7 +77,7 @@ def draw(results: Results, quantity: str, size: str) -> Any:
         for n, axes in enumerate(row):
             axes.grid(axis="y", **GRID)
             plain_log(axes)
-            axes.set_xlabel("depth" + at_size(results, size))
+            axes.set_xlabel("depth" + results.at_size(size))
             axes.xaxis.get_major_locator().set_params(integer=True)
             for name, look in looks.items():
                 draw_profile(axes, over_seeds([run[n][1] for run in runs[name]]), look, name)

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from ....figure import MUTED
+from ...numbers import fixed
 from ...records import Results, Verdict
 from ...statistics.power import detectable
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import GRID, key_below, looks_of, panels
-from ..numbers import digits_of, fixed
-from ..selection import at_size, seeds_of, sizes_of, unit_of, verdicts_of
+from ..numbers import digits_of
 
 CAPTION = (
     "The smallest true difference that a paired test finds in four of five comparisons, from the noise that was"
@@ -23,28 +23,28 @@ CAPTION = (
 def detectable_differences(results: Results) -> ReportSection | None:
     items: list[Item] = [
         Picture(f"detectable-{size}", alt(results, size), partial(draw, results, size))
-        for size in sizes_of(results)
+        for size in results.sizes
         if noisy(results, size)
     ]
     return ReportSection("What so many seeds can find", [Paragraph(CAPTION), *items]) if items else None
 
 
 def noisy(results: Results, size: str) -> list[Verdict]:
-    return [verdict for verdict in verdicts_of(results, size) if verdict.noise.get("seeds")]
+    return [verdict for verdict in results.verdicts_of(size) if verdict.noise.get("seeds")]
 
 
 def alt(results: Results, size: str) -> str:
     digits = digits_of(results)
     said = [f"{v.variant} {fixed(v.detectable, digits)}" for v in noisy(results, size)]
-    seeds = len(seeds_of(results))
-    what = f"Detectable difference in {unit_of(results)} against seeds{at_size(results, size)}"
+    seeds = len(results.seeds)
+    what = f"Detectable difference in {results.unit_of_differences} against seeds{results.at_size(size)}"
     return f"{what}; at {seeds} seeds: {', '.join(said)}"
 
 
 def draw(results: Results, size: str) -> Any:
     looks, verdicts = looks_of(results), noisy(results, size)
     most = max(20, 2 * max(len(verdict.differences) for verdict in verdicts))
-    with panels([f"detectable difference, {unit_of(results)}"]) as (figure, (axes,)):
+    with panels([f"detectable difference, {results.unit_of_differences}"]) as (figure, (axes,)):
         axes.grid(axis="y", **GRID)
         for verdict in verdicts:
             look = looks[verdict.variant]
@@ -56,6 +56,6 @@ def draw(results: Results, size: str) -> Any:
             axes.axhline(effect, color=MUTED, linewidth=1, label="stated effect")
         axes.set_ylim(0, None)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel(f"paired seeds{at_size(results, size)}")
+        axes.set_xlabel(f"paired seeds{results.at_size(size)}")
         key_below(figure, axes)
     return figure

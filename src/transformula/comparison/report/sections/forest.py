@@ -7,11 +7,11 @@ from statistics import stdev
 from typing import Any
 
 from ....figure import FAINT, MUTED, new_figure
+from ...numbers import between, fixed
 from ...records import Results, Verdict
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import SMALL, WIDTH, Look, looks_of
-from ..numbers import between, digits_of, fixed
-from ..selection import at_size, scores_of, shortened_name, sizes_of, unit_of, verdicts_of
+from ..drawing import SMALL, WIDTH, Look, looks_of, shortened_name
+from ..numbers import digits_of
 
 CAPTION = (
     "Each dot is a pair of runs with the same seed; the mark is their mean, the bar its 95 % interval. An arrow is a"
@@ -22,22 +22,22 @@ CAPTION = (
 
 @section(40)
 def forest(results: Results) -> ReportSection | None:
-    items: list[Item] = [forest_of(results, size) for size in sizes_of(results) if verdicts_of(results, size)]
+    items: list[Item] = [forest_of(results, size) for size in results.sizes if results.verdicts_of(size)]
     return ReportSection(f"Differences to {results.base}", [Paragraph(CAPTION), *items]) if items else None
 
 
 def forest_of(results: Results, size: str) -> Picture:
-    verdicts, digits = verdicts_of(results, size), digits_of(results)
+    verdicts, digits = results.verdicts_of(size), digits_of(results)
     said = [f"{v.variant} {fixed(v.mean, digits, sign=True)} ({v.word})" for v in verdicts if not v.stopped]
-    alt = f"Differences to {results.base} in {unit_of(results)}{at_size(results, size)}: {', '.join(said)}"
+    alt = f"Differences to {results.base} in {results.unit_of_differences}{results.at_size(size)}: {', '.join(said)}"
     return Picture(f"forest-{size}", alt, partial(draw_forest, results, size))
 
 
 def draw_forest(results: Results, size: str) -> Any:
-    verdicts, looks, digits = verdicts_of(results, size), looks_of(results), digits_of(results)
+    verdicts, looks, digits = results.verdicts_of(size), looks_of(results), digits_of(results)
     low, high = reach(verdicts)
     with new_figure(WIDTH, 1.15 + 0.48 * len(verdicts)) as (figure, axes):
-        scores = list(scores_of(results, results.base, size).values())
+        scores = list(results.scores_of(results.base, size).values())
         if len(scores) > 1:
             band = stdev(scores)
             low, high = min(low, -1.15 * band), max(high, 1.15 * band)
@@ -61,7 +61,7 @@ def draw_forest(results: Results, size: str) -> Any:
         ways = ("better", "worse") if results.lower else ("worse", "better")
         axes.set_title(f"← {ways[0]}", fontsize=SMALL, loc="left")
         axes.set_title(f"{ways[1]} →", fontsize=SMALL, loc="right")
-        axes.set_xlabel(f"{unit_of(results)}, variant minus base{at_size(results, size)}")
+        axes.set_xlabel(f"{results.unit_of_differences}, variant minus base{results.at_size(size)}")
     return figure
 
 

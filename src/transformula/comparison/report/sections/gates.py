@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...records import GateResult, Results
 from ..document import Cell, Item, Paragraph, ReportSection, section
-from ..selection import arms_of
 from ..tables import arm_table
 
 WORDS = {True: "passed", False: "failed", None: "does not apply"}
@@ -17,8 +16,8 @@ def gates(results: Results) -> ReportSection | None:
     titles = {gate.name: gate.title for gate in sorted(results.gates, key=lambda gate: gate.name)}
     known = {(gate.variant, gate.size, gate.name): gate for gate in results.gates}
     rows = [
-        [Cell(arm.variant), Cell(arm.size), *(word_cell(known.get((arm.variant, arm.size, name))) for name in titles)]
-        for arm in arms_of(results)
+        [Cell(arm.variant), Cell(arm.size), *(word_cell(known.get((*arm.arm_key, name))) for name in titles)]
+        for arm in results.arms
     ]
     columns = ["variant", "size", *(f"{name} {title}" for name, title in titles.items())]
     failed = [gate for gate in results.gates if gate.passed is False]
@@ -29,8 +28,8 @@ def gates(results: Results) -> ReportSection | None:
     items += [Paragraph(f"Not run for that: {', '.join(stopped)}.", brief=True)] if stopped else []
     items.append(arm_table(results, columns, rows))
     others = [gate for gate in results.gates if gate.passed is not False and gate.text]
-    order = {(arm.variant, arm.size): n for n, arm in enumerate(arms_of(results))}
-    others.sort(key=lambda gate: (order.get((gate.variant, gate.size), len(order)), gate.name))
+    order = {arm.arm_key: n for n, arm in enumerate(results.arms)}
+    others.sort(key=lambda gate: (order.get(gate.arm_key, len(order)), gate.name))
     items += [Paragraph("What the other checks say:"), arm_table(results, SAID, rows_of(others))] if others else []
     return ReportSection("Checks before the runs", items)
 

@@ -10,7 +10,6 @@ from ....figure import DASHES, MUTED, SERIES
 from ...records import Results
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
 from ..drawing import GRID, MARKERS, Look, draw_band, key_below, over_seeds, panels
-from ..selection import at_size, names_of, outcomes_of, sizes_of
 
 MOST = 8  # coefficients in a picture
 Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer, of each seed
@@ -20,11 +19,11 @@ Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer
 def learned_coefficients(results: Results) -> ReportSection | None:
     items: list[Item] = []
     single: list[list[Cell]] = []
-    for number, name in enumerate(names_of(results), 1):
-        for size in sizes_of(results):
+    for number, name in enumerate(results.names, 1):
+        for size in results.sizes:
             lists, numbers = learned(results, name, size)
             single += [
-                [Cell(f"{name}{at_size(results, size)}"), Cell(k), Cell(f"{v:.4g}", v)] for k, v in numbers.items()
+                [Cell(f"{name}{results.at_size(size)}"), Cell(k), Cell(f"{v:.4g}", v)] for k, v in numbers.items()
             ]
             if lists:
                 items += [picture(results, name, size, lists, number)]
@@ -42,7 +41,7 @@ def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[st
     """Coefficients that each layer has its own of, and the means of those that all layers share."""
     lists: Learned = {}
     numbers: dict[str, list[float]] = {}
-    for outcome in outcomes_of(results, name, size):
+    for outcome in results.outcomes_of(name, size):
         for key, value in outcome.learned.items() if outcome.status == "done" else ():
             if isinstance(value, (list, tuple)):
                 lists.setdefault(key, []).append(value)
@@ -53,10 +52,10 @@ def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[st
 
 def picture(results: Results, name: str, size: str, lists: Learned, number: int) -> Picture:
     shown, left = list(lists)[:MOST], len(lists) - MOST
-    alt = f"Coefficients of {name} by layer{at_size(results, size)}: {', '.join(shown)}"
+    alt = f"Coefficients of {name} by layer{results.at_size(size)}: {', '.join(shown)}"
     more = f" {left} more are in results.json." if left > 0 else ""
     few = {key: lists[key] for key in shown}
-    title = f"{name}{at_size(results, size)}"
+    title = f"{name}{results.at_size(size)}"
     return Picture(f"learned-{number}-{size}", alt, partial(draw, few, title), more.strip())
 
 

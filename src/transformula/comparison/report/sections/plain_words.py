@@ -5,27 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ....errors import joined
+from ...numbers import SMALLEST_P, between, fixed, probability
 from ...records import Results, Verdict
+from ...statistics.wording import divergences
 from ..document import Paragraph, ReportSection, section
-from ..numbers import between, digits_of, fixed, probability
-from ..selection import (
-    baselines_of,
-    direction,
-    listed,
-    names_of,
-    outcomes_of,
-    scores_of,
-    seeds_of,
-    sizes_of,
-    unit_of,
-    verdicts_of,
-)
+from ..numbers import digits_of
 
 
 @section(10)
 def plain_words(results: Results) -> ReportSection | None:
     lines = {
-        "Found": found(results),
+        "Found": what_was_found(results),
         "How sure": how_sure(results),
         "May be claimed": may_be_claimed(results),
         "May not be claimed": may_not_be_claimed(results),
@@ -36,42 +27,42 @@ def plain_words(results: Results) -> ReportSection | None:
 
 def headline(results: Results) -> list[Verdict]:
     """The verdicts at the largest size that has any."""
-    return next((v for size in reversed(sizes_of(results)) if (v := verdicts_of(results, size))), [])
+    return next((v for size in reversed(results.sizes) if (v := results.verdicts_of(size))), [])
 
 
-def found(results: Results) -> str:
+def what_was_found(results: Results) -> str:
     verdicts = headline(results)
     if not verdicts:
         return "Nothing yet: no variant has a verdict."
-    several = len(sizes_of(results)) > 1
+    several = len(results.sizes) > 1
     place = f", at the {verdicts[0].size} size" if several else ""
     digits = digits_of(results)
-    said = "; ".join(clause(verdict, digits) for verdict in verdicts)
-    text = f"Beside {results.base}, in {unit_of(results)} ({direction(results)}){place}: {said}."
+    findings = "; ".join(finding_in_brief(verdict, digits) for verdict in verdicts)
+    text = f"Beside {results.base}, in {results.unit_of_differences} ({results.direction}){place}: {findings}."
     lost, runs = verdicts[0].base_diverged
     if lost and not any(verdict.word == "unstable" for verdict in verdicts):
         text += f" Of {results.base} itself, {lost} of {runs} runs diverged."
     text += below_baselines(results, verdicts[0].size)
-    for size in sizes_of(results)[:-1] if several else []:
-        text += " " + other_size(verdicts, verdicts_of(results, size), size)
+    for size in results.sizes[:-1] if several else []:
+        text += " " + other_size(verdicts, results.verdicts_of(size), size)
     return text
 
 
 def below_baselines(results: Results, size: str) -> str:
     """Which variants learned so little that a model as simple as the worst baseline has the better score."""
-    if not baselines_of(results):
+    if not results.baselines:
         return ""
-    name, value = next(iter(baselines_of(results).items()))
+    name, value = next(iter(results.baselines.items()))
     sign = 1 if results.lower else -1
-    scores = {variant: scores_of(results, variant, size).values() for variant in names_of(results)}
+    scores = {variant: results.scores_of(variant, size).values() for variant in results.names}
     behind = [variant for variant, own in scores.items() if own and all(sign * (s - value) > 0 for s in own)]
     if not behind or len(behind) == len(scores):
         return ""
     reached = f"the {name}, a simple model ({fixed(value, digits_of(results))})"
-    return f" {listed(behind)} did not come up to {reached}, in any run."
+    return f" {joined(behind, 'and')} did not come up to {reached}, in any run."
 
 
-def clause(verdict: Verdict, digits: int) -> str:
+def finding_in_brief(verdict: Verdict, digits: int) -> str:
     """'rezero is better by 0.015 (95 % interval 0.011 to 0.018)'."""
     interval = f"95 % interval {between(verdict.interval, digits, sign=True)}" if verdict.interval else ""
     if verdict.word in ("better", "worse") and verdict.mean is not None and verdict.interval:
@@ -79,9 +70,7 @@ def clause(verdict: Verdict, digits: int) -> str:
         by = f"{fixed(abs(verdict.mean), digits)} (95 % interval {between(ends, digits)})"
         return f"{verdict.variant} is {verdict.word} by {by}"
     if verdict.word in ("better", "worse", "unstable"):
-        (lost, runs), (base_lost, base_runs) = verdict.diverged, verdict.base_diverged
-        base = f"{base_lost} of {base_runs} of {verdict.base}"
-        return f"{verdict.variant} is {verdict.word} ({lost} of {runs} runs diverged, and {base})"
+        return f"{verdict.variant} is {verdict.word} ({divergences(verdict)})"
     if verdict.word == "equivalent":
         effect = "the stated effect" if verdict.effect is None else fixed(verdict.effect, digits)
         return f"{verdict.variant} is equivalent within {effect} ({interval})"
@@ -103,14 +92,14 @@ def other_size(here: Iterable[Verdict], there: list[Verdict], size: str) -> str:
     if not apart:
         return f"The {size} size says the same."
     kinds = {"inconclusive": "not decided", "no difference found": "not found to differ"}
-    return f"At the {size} size {listed([f'{v.variant} is {kinds.get(v.word, v.word)}' for v in apart])}."
+    return f"At the {size} size {joined([f'{v.variant} is {kinds.get(v.word, v.word)}' for v in apart], 'and')}."
 
 
 def how_sure(results: Results) -> str:
-    verdicts, pairs = headline(results), len(seeds_of(results))
+    verdicts, pairs = headline(results), len(results.seeds)
     if not pairs:
         return "No run that confirms has ended."
-    rates = {o.lr for o in outcomes_of(results, results.base, verdicts[0].size, "tune")} if verdicts else set()
+    rates = {o.lr for o in results.outcomes_of(results.base, verdicts[0].size, "tune")} if verdicts else set()
     tuned = f"the learning rate tuned for each variant ({len(rates)} rates)" if rates else "no learning rate tuned"
     if results.settings.get("lr", "tune") != "tune":
         tuned = "the learning rate not tuned for each variant"
@@ -118,9 +107,9 @@ def how_sure(results: Results) -> str:
     text += " With so few seeds this is an indication only." if pairs <= 3 else ""
     decided = [v for v in verdicts if v.word in ("better", "worse") and v.p_holm is not None]
     if decided:
-        most = probability(max(v.p_holm or 0.0 for v in decided))
-        most = most.replace("< ", "below ") if "<" in most else f"of {most} at most"
-        text += f" What is called better or worse has p {most} after Holm's correction"
+        largest = max(v.p_holm or 0.0 for v in decided)
+        p = probability(largest, "below ") if largest < SMALLEST_P else f"of {probability(largest)} at most"
+        text += f" What is called better or worse has p {p} after Holm's correction"
         flips = [v.sign_flip[1] for v in decided if v.sign_flip]
         text += f"; the exact test of so many pairs cannot say less than {probability(max(flips))}." if flips else "."
     failed = sorted({f"{gate.variant} ({gate.name})" for gate in results.gates if gate.passed is False})
@@ -146,21 +135,22 @@ def may_not_be_claimed(results: Results) -> str:
             who.setdefault(part, []).append(verdict.variant)
     said: dict[str, list[str]] = {}
     for part, names in sorted(who.items(), key=lambda item: -len(item[1])):
-        said.setdefault("" if len(names) == len(verdicts) else f"of {listed(names)}: ", []).append(f"that {part}")
+        start = "" if len(names) == len(verdicts) else f"of {joined(names, 'and')}: "
+        said.setdefault(start, []).append(f"that {part}")
     sentences = [start + "; ".join(parts) for start, parts in said.items()]
     sentences.append("anything of far larger models or of other data")
     return " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences)
 
 
 def to_be_surer(results: Results) -> str:
-    verdicts, pairs = headline(results), len(seeds_of(results))
+    verdicts, pairs = headline(results), len(results.seeds)
     undecided = [verdict for verdict in verdicts if verdict.word == "inconclusive" and not verdict.stopped]
     lost = [v.variant for v in undecided if 0 < v.diverged[0] == v.diverged[1]]
     needs = [
         f"{v.variant} {f'about {v.needed}' if v.needed else 'more'} seeds" for v in undecided if v.variant not in lost
     ]
-    steps = [f"{listed(needs)} (now {pairs})"] if needs else []
-    steps += [f"settings with which runs of {listed(lost)} end"] if lost else []
+    steps = [f"{joined(needs, 'and')} (now {pairs})"] if needs else []
+    steps += [f"settings with which runs of {joined(lost, 'and')} end"] if lost else []
     steps += [f"{verdict.variant} mended, so that it passes its checks" for verdict in verdicts if verdict.stopped]
     found_from = [v.detectable for v in verdicts if v.detectable is not None]
     if found_from and not undecided:
@@ -168,7 +158,7 @@ def to_be_surer(results: Results) -> str:
         steps.append(
             f"more seeds for differences below {fixed(max(found_from), digits)}, which {pairs} would often miss"
         )
-    if len(sizes_of(results)) < 2:
+    if len(results.sizes) < 2:
         steps.append("a second size, since the order of variants changes with size")
     steps.append("other data" if steps else "larger sizes and other data")
     return f"It would take {'; '.join(steps)}."

@@ -6,24 +6,15 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+from ....errors import joined
 from ....figure import INK
+from ...numbers import fixed
 from ...records import Outcome, Results
 from ...statistics.sweep import RateSweep, sweeps
 from ...vary import beside, factor_of
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import GRID, key_below, looks_of, panels
-from ..numbers import digits_of, fixed, rate_in_words
-from ..selection import (
-    at_size,
-    direction,
-    listed,
-    names_of,
-    outcomes_of,
-    score_in_words,
-    scores_of,
-    sizes_of,
-    unit_of,
-)
+from ..numbers import digits_of, rate_in_words
 
 TESTED = (
     "Which of two rates beside each other is better was not tested: the verdicts compare each with the base. The rate"
@@ -47,7 +38,7 @@ def rates(results: Results) -> ReportSection | None:
             for number, sweep in enumerate(swept)
         ]
         return ReportSection("Learning rates", items)
-    sizes = [size for size in sizes_of(results) if any(tuned(results, name, size) for name in names_of(results))]
+    sizes = [size for size in results.sizes if any(tuned(results, name, size) for name in results.names)]
     if not sizes:
         shared = results.settings.get("lr", "tune") != "tune"
         text = "All variants were trained at one learning rate; it was not tuned for each." if shared else ""
@@ -60,12 +51,12 @@ def rates(results: Results) -> ReportSection | None:
 def in_words(results: Results, sweep: RateSweep) -> str:
     """Which rate has the best mean, and whether it lies inside of those that were run."""
     scores, best, digits = dict(sweep.curve.scores), sweep.curve.best, digits_of(results)
-    whose = f"{sweep.others}{at_size(results, sweep.size)}".removeprefix(", ")
+    whose = f"{sweep.others}{results.at_size(sweep.size)}".removeprefix(", ")
     ends = f"{rate_in_words(min(scores))} to {rate_in_words(max(scores))}"
     runs = "1 run" if sweep.seeds == 1 else f"{sweep.seeds} runs"
     text = f"{whose}: of" if whose else "Of"
     text += f" {len(scores)} learning rates, {ends}, {named(sweep, best)} has the best mean of {runs},"
-    text += f" {fixed(scores[best], digits)} {unit_of(results)}. "
+    text += f" {fixed(scores[best], digits)} {results.unit_of_differences}. "
     if sweep.curve.at_edge:
         low = best == min(scores)
         further = beside(sweep.levels[best], 0.5 if low else 2.0)
@@ -74,7 +65,7 @@ def in_words(results: Results, sweep: RateSweep) -> str:
     else:
         text += "It lies inside of those that were run."
     lost = [f"{count} at {rate_in_words(rate)}" for rate, count in sorted(sweep.lost.items()) if count]
-    return text + (f" Runs that did not come to their end: {listed(lost)}." if lost else "")
+    return text + (f" Runs that did not come to their end: {joined(lost, 'and')}." if lost else "")
 
 
 def named(sweep: RateSweep, rate: float) -> str:
@@ -84,14 +75,14 @@ def named(sweep: RateSweep, rate: float) -> str:
 
 
 def draw_sweep(results: Results, sweep: RateSweep) -> Any:
-    title = f"{score_in_words(results)} ({direction(results)}){at_size(results, sweep.size)}"
+    title = f"{results.score_in_words} ({results.direction}){results.at_size(sweep.size)}"
     with panels([title]) as (figure, (axes,)):
         axes.grid(axis="y", **GRID)
         axes.set_xscale("log", base=2)
         line = [(rate, score) for rate, score in sweep.curve.scores if score is not None]
         axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.5)
         for rate, name in sweep.names.items():
-            own = list(scores_of(results, name, sweep.size).values())
+            own = list(results.scores_of(name, sweep.size).values())
             axes.plot([rate] * len(own), own, "o", color=INK, markersize=3.5, alpha=0.7)
         best = sweep.curve.best
         axes.plot([best], [dict(line)[best]], "o", markersize=10, markerfacecolor="none", color=INK)
@@ -102,18 +93,18 @@ def draw_sweep(results: Results, sweep: RateSweep) -> Any:
 
 
 def tuned(results: Results, name: str, size: str) -> list[Outcome]:
-    return outcomes_of(results, name, size, "tune")
+    return results.outcomes_of(name, size, "tune")
 
 
 def alt(results: Results, size: str) -> str:
-    chosen = {name: results.rates.get((name, size)) for name in names_of(results)}
+    chosen = {name: results.rates.get((name, size)) for name in results.names}
     said = ", ".join(f"{name} {rate_in_words(rate)}" for name, rate in chosen.items())
-    return f"{score_in_words(results)} against the learning rate{at_size(results, size)}; chosen: {said}"
+    return f"{results.score_in_words} against the learning rate{results.at_size(size)}; chosen: {said}"
 
 
 def draw(results: Results, size: str) -> Any:
     looks, worst = looks_of(results), 0.0 if results.lower else 1.0
-    title = f"{score_in_words(results)} ({direction(results)}){at_size(results, size)}"
+    title = f"{results.score_in_words} ({results.direction}){results.at_size(size)}"
     with panels([title]) as (figure, (axes,)):
         axes.grid(axis="y", **GRID)
         axes.set_xscale("log", base=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...records import Outcome, Results
 from ..document import Item, Literally, Paragraph, ReportSection, section
-from ..selection import names_of, outcomes_of, sizes_of
 
 MOST = 3  # samples an arm
 LONGEST = 1200  # characters of a sample
@@ -12,15 +11,15 @@ LONGEST = 1200  # characters of a sample
 
 @section(130)
 def samples(results: Results) -> ReportSection | None:
-    for size in reversed(sizes_of(results)):
-        chosen = {name: writer for name in names_of(results) if (writer := first_writer(results, name, size))}
+    for size in reversed(results.sizes):
+        chosen = {name: writer for name in results.names if (writer := first_writer(results, name, size))}
         if chosen:
             break
     else:
         return None
-    several = f" at the {size} size" if len(sizes_of(results)) > 1 else ""
+    several = f" at the {size} size" if len(results.sizes) > 1 else ""
     text = f"From the same prompts and with the same sampling seeds, by the first run of each arm{several}."
-    without = [name for name in names_of(results) if name not in chosen]
+    without = [name for name in results.names if name not in chosen]
     text += f" No run of {', '.join(without)} came far enough to write." if without else ""
     items: list[Item] = [Paragraph(text)]
     count = min(MOST, max(len(writer.samples) for writer in chosen.values()))
@@ -32,4 +31,4 @@ def samples(results: Results) -> ReportSection | None:
 
 
 def first_writer(results: Results, name: str, size: str) -> Outcome | None:
-    return next((outcome for outcome in outcomes_of(results, name, size) if outcome.samples), None)
+    return next((outcome for outcome in results.outcomes_of(name, size) if outcome.samples), None)

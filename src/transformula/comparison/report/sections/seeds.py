@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from statistics import mean, stdev
 
-from ...records import Outcome, Results
+from ...numbers import NOTHING
+from ...records import Key, Outcome, Results
 from ..document import Cell, Item, Paragraph, ReportSection, ReportTable, section
-from ..numbers import NOTHING, digits_of, number_cell, rate_in_words
-from ..selection import Key, arms_of, direction, outcomes_of, score_in_words, scores_of, seeds_of
+from ..numbers import digits_of, number_cell, rate_in_words
 from ..tables import arm_table
 
 
 @section(50)
 def every_seed(results: Results) -> ReportSection | None:
-    seeds, digits = seeds_of(results), digits_of(results)
+    seeds, digits = results.seeds, digits_of(results)
     if not seeds:
         return None
     columns = ["variant", "size", *(f"seed {seed}" for seed in seeds), "mean", "standard deviation"]
     rows = []
-    for arm in arms_of(results):
-        key = (arm.variant, arm.size)
-        by_seed = {outcome.seed: outcome for outcome in outcomes_of(results, *key)}
+    for arm in results.arms:
+        key = arm.arm_key
+        by_seed = {outcome.seed: outcome for outcome in results.outcomes_of(*key)}
         cells = [score_cell(by_seed.get(seed), digits) for seed in seeds]
         rows.append([Cell(arm.variant), Cell(arm.size), *cells, *moments(results, key, digits)])
     head = (
-        f"{score_in_words(results)} of every run that confirms; {direction(results)}. Runs of one seed are paired: they"
+        f"{results.score_in_words} of every run that confirms; {results.direction}. Runs of one seed are paired: they"
     )
     head += " share their initial weights where the variants share tensors, their batches, and the evaluation."
     items: list[Item] = [Paragraph(head[:1].upper() + head[1:])]
@@ -44,7 +44,7 @@ def score_cell(outcome: Outcome | None, digits: int) -> Cell:
 
 
 def moments(results: Results, key: Key, digits: int) -> list[Cell]:
-    scores = list(scores_of(results, *key).values())
+    scores = list(results.scores_of(*key).values())
     middle = mean(scores) if scores else None
     spread = stdev(scores) if len(scores) > 1 else None
     return [number_cell(middle, digits), number_cell(spread, digits)]

@@ -8,12 +8,11 @@ from typing import Any
 
 from ....figure import MUTED, plain_log
 from ....runs.log import is_number
+from ...numbers import NOTHING, between, fixed
 from ...records import Results
 from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels
-from ..numbers import NOTHING, between, fixed
-from ..selection import at_size, names_of, outcomes_of, shortened_name, sizes_of
+from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels, shortened_name
 
 QUANTITIES = {
     "similarity": "cosine between tokens",
@@ -37,15 +36,15 @@ ByLayer = Mapping[int, float]
 @section(105)
 def trained_models(results: Results) -> ReportSection | None:
     items: list[Item] = []
-    for size in sizes_of(results):
-        roles = list(dict.fromkeys(role for name in names_of(results) for role in runs_of(results, name, size)))
+    for size in results.sizes:
+        roles = list(dict.fromkeys(role for name in results.names for role in runs_of(results, name, size)))
         if roles:
             late = late_layers(results, size, roles)
             items += [late] if late else []
-            alt = f"What silencing each sublayer costs by layer{at_size(results, size)}: {', '.join(roles)}"
+            alt = f"What silencing each sublayer costs by layer{results.at_size(size)}: {', '.join(roles)}"
             items.append(Picture(f"silenced-{size}", alt, partial(draw_silenced, results, size), wide=True))
-        if any(quantity_of(results, name, size, "similarity") for name in names_of(results)):
-            alt = f"Cosine between tokens, effective rank and change by each layer{at_size(results, size)}, by depth"
+        if any(quantity_of(results, name, size, "similarity") for name in results.names):
+            alt = f"Cosine between tokens, effective rank and change by each layer{results.at_size(size)}, by depth"
             items.append(Picture(f"alike-{size}", alt, partial(draw_alike, results, size), wide=True))
     return ReportSection("Inside the trained models", [Paragraph(CAPTION), *items]) if items else None
 
@@ -53,7 +52,7 @@ def trained_models(results: Results) -> ReportSection | None:
 def runs_of(results: Results, name: str, size: str) -> dict[str, dict[int, ByLayer]]:
     """Sublayer -> seed -> layer -> the cost of silencing it."""
     roles: dict[str, dict[int, ByLayer]] = {}
-    for outcome in outcomes_of(results, name, size):
+    for outcome in results.outcomes_of(name, size):
         for role, changes in ((outcome.inspected or {}).get("silenced") or {}).items():
             roles.setdefault(role, {})[outcome.seed] = {n: c for n, c in enumerate(changes, 1) if is_number(c)}
     return roles
@@ -62,7 +61,7 @@ def runs_of(results: Results, name: str, size: str) -> dict[str, dict[int, ByLay
 def quantity_of(results: Results, name: str, size: str, quantity: str) -> dict[int, Range]:
     """Depth -> range over seeds, of the first stream."""
     runs = []
-    for outcome in outcomes_of(results, name, size):
+    for outcome in results.outcomes_of(name, size):
         streams = list(((outcome.inspected or {}).get(quantity) or {}).values())
         first = 1 if quantity == "updates" else 0
         runs += [{n: value for n, value in enumerate(row, first) if is_number(value)} for row in streams[:1]]
@@ -74,7 +73,7 @@ def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTabl
     rows: list[list[Cell]] = []
     for role in roles:
         base = runs_of(results, results.base, size).get(role, {})
-        for name in names_of(results):
+        for name in results.names:
             runs = runs_of(results, name, size).get(role, {})
             deepest = max((layer for run in runs.values() for layer in run), default=0)
             if deepest < THIRD:
@@ -88,7 +87,7 @@ def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTabl
             rows.append([Cell(shortened_name(name)), Cell(role), *cells])
     if not rows:
         return None
-    columns = ("variant", f"silenced{at_size(results, size)}", "one of the first third of the layers",
+    columns = ("variant", f"silenced{results.at_size(size)}", "one of the first third of the layers",
                "one of the last third", "its 95 % interval", "last third, beside the base",
                "95 % interval of this difference")  # fmt: skip
     return ReportTable(columns, rows, keys=2)
@@ -122,7 +121,7 @@ def draw_silenced(results: Results, size: str) -> Any:
     roles = list(dict.fromkeys(role for runs in by_name.values() for role in runs))[:PANELS]
     with panels(roles) as (figure, row):
         for axes, role in zip(row, roles, strict=True):
-            prepare(axes, "layer" + at_size(results, size))
+            prepare(axes, "layer" + results.at_size(size))
             axes.axhline(0, color=MUTED, linewidth=0.8)
             axes.set_yscale("symlog", linthresh=0.01)
             axes.yaxis.set_major_formatter("{x:g}")
@@ -137,7 +136,7 @@ def draw_silenced(results: Results, size: str) -> Any:
 def draw_alike(results: Results, size: str) -> Any:
     with panels([*QUANTITIES.values()], shared=False) as (figure, row):
         for axes, quantity in zip(row, QUANTITIES, strict=True):
-            prepare(axes, "depth" + at_size(results, size))
+            prepare(axes, "depth" + results.at_size(size))
             if quantity == "updates":
                 plain_log(axes)
             for name, look in looks_of(results).items():

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from statistics import mean
 
+from ....errors import joined
+from ...numbers import NOTHING, between, fixed, probability
 from ...records import Arm, Results, Verdict
 from ..document import Cell, Item, Mark, Paragraph, ReportSection, ReportTable, section
-from ..numbers import NOTHING, amount, between, digits_of, fixed, number_cell, probability, rate_in_words
-from ..selection import (
-    arms_of,
-    baselines_of,
-    direction,
-    listed,
-    outcomes_of,
-    score_in_words,
-    scores_of,
-    sizes_of,
-    unit_of,
-    verdict_of,
-    verdicts_of,
-)
+from ..numbers import amount, digits_of, number_cell, rate_in_words
 from ..tables import arm_table
 
 MARKS: dict[str, Mark] = {"better": "good", "worse": "bad", "unstable": "bad", "inconclusive": "open"}
@@ -29,32 +18,17 @@ MARKS: dict[str, Mark] = {"better": "good", "worse": "bad", "unstable": "bad", "
 def verdicts(results: Results) -> ReportSection | None:
     if not results.arms:
         return None
-    brief = [
-        "variant",
-        "size",
-        score_in_words(results),
-        "difference",
-        "95 % interval",
-        "verdict",
-        "p (Holm)",
-        "diverged",
-    ]
-    columns = [
-        *brief,
-        "p (sign-flip)",
-        "best rate",
-        "rate sensitivity",
-        "speed-up, FLOPs",
-        "speed-up, time",
-        "parameters",
-    ]
-    rows = [row(results, arm, verdict_of(results, arm.variant, arm.size)) for arm in arms_of(results)]
-    items: list[Item] = [arm_table(results, columns, rows, terminal=brief)]
+    brief = ["variant", "size", results.score_in_words, "difference", "95 % interval", "verdict", "p (Holm)"]
+    brief.append("diverged")
+    others = ["p (sign-flip)", "best rate", "rate sensitivity", "speed-up, FLOPs", "speed-up, time", "parameters"]
+    known = {verdict.arm_key: verdict for verdict in results.verdicts}
+    rows = [row(results, arm, known.get(arm.arm_key)) for arm in results.arms]
+    items: list[Item] = [arm_table(results, [*brief, *others], rows, terminal=brief)]
     items.append(Paragraph(legend(results)))
-    known = [f"{name} {fixed(value, digits_of(results))}" for name, value in baselines_of(results).items()]
-    items += [Paragraph(f"For scale, simple models of the same data: {listed(known)}.")] if known else []
-    for size in sizes_of(results):
-        spoken = [verdict.sentence for verdict in verdicts_of(results, size)]
+    baselines = [f"{name} {fixed(value, digits_of(results))}" for name, value in results.baselines.items()]
+    items += [Paragraph(f"For scale, simple models of the same data: {joined(baselines, 'and')}.")] if baselines else []
+    for size in results.sizes:
+        spoken = [verdict.sentence for verdict in results.verdicts_of(size)]
         items += [Paragraph(" ".join(spoken))] if spoken else []
     if results.verdicts:
         items.append(statistics(results))
@@ -64,7 +38,7 @@ def verdicts(results: Results) -> ReportSection | None:
 def legend(results: Results) -> str:
     """What the columns mean."""
     known = [text for key, text in EXPLAINED.items() if key != "speed-up" or any(v.speedup for v in results.verdicts)]
-    head = f"{score_in_words(results)}: the mean over the runs that reached their end; {direction(results)}. "
+    head = f"{results.score_in_words}: the mean over the runs that reached their end; {results.direction}. "
     return head[:1].upper() + head[1:] + " ".join(known)
 
 
@@ -78,10 +52,10 @@ EXPLAINED = {
 
 
 def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
-    key, digits = (arm.variant, arm.size), digits_of(results)
-    scores = list(scores_of(results, *key).values())
+    key, digits = arm.arm_key, digits_of(results)
+    scores = list(results.scores_of(*key).values())
     score = mean(scores) if scores else None
-    runs = outcomes_of(results, *key)
+    runs = results.outcomes_of(*key)
     lost = lost_of(results, arm, verdict)
     interval, p, flip = (verdict.interval, verdict.p_holm, verdict.sign_flip) if verdict else (None, None, None)
     rate, sensitivity = results.rates.get(key), results.sensitivity.get(key)
@@ -106,10 +80,10 @@ def lost_of(results: Results, arm: Arm, verdict: Verdict | None) -> int:
     """How many runs diverged as the verdicts count them: by a loss far above the base's, too."""
     if verdict is not None:
         return verdict.diverged[0]
-    beside = verdicts_of(results, arm.size) if arm.variant == results.base else []
+    beside = results.verdicts_of(arm.size) if arm.variant == results.base else []
     if beside:
         return beside[0].base_diverged[0]
-    return sum(outcome.status == "diverged" for outcome in outcomes_of(results, arm.variant, arm.size))
+    return sum(outcome.status == "diverged" for outcome in results.outcomes_of(arm.variant, arm.size))
 
 
 def word_cell(results: Results, arm: Arm, verdict: Verdict | None) -> Cell:
@@ -141,7 +115,7 @@ def speedup(verdict: Verdict | None, what: str) -> Cell:
 def statistics(results: Results) -> ReportTable:
     """What stands behind the verdicts."""
     columns = ["variant", "size", "pairs", "p, uncorrected", "BCa interval", "p of equivalence", "stated effect"]
-    columns += ["noise of seeds", "noise of evaluation", f"detectable ({unit_of(results)})", "seeds needed"]
+    columns += ["noise of seeds", "noise of evaluation", f"detectable ({results.unit_of_differences})", "seeds needed"]
     digits = digits_of(results)
     rows = [
         [
@@ -157,7 +131,7 @@ def statistics(results: Results) -> ReportTable:
             number_cell(verdict.detectable, digits),
             number_cell(verdict.needed, 0),
         ]
-        for size in sizes_of(results)
-        for verdict in verdicts_of(results, size)
+        for size in results.sizes
+        for verdict in results.verdicts_of(size)
     ]
     return arm_table(results, columns, rows)
