@@ -153,7 +153,14 @@ class DataError(InputError):
 
 
 class CheckpointError(InputError):
-    """A model's or a run's folder that is missing, damaged, or of another kind."""
+    """A model's or a run's folder that is missing, damaged, or of another kind.
+
+    brief  the reason in a few words, for a line with others; "" where none was made
+    """
+
+    def __init__(self, message: str, *, near: Sequence[str] = (), brief: str = "") -> None:
+        super().__init__(message, near=near)
+        self.brief = brief
 
 
 class MissingExtra(InputError):

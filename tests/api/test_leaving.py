@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from transformula import Model
 from transformula.api.exporting import export
-from transformula.api.leaving import ExportCheck, check_export, formats_of
+from transformula.api.leaving import ExportCheck, check_export, export_line
 from transformula.api.reading import check_model
 from transformula.api.run import train
 from transformula.cli import main
 from transformula.errors import CheckpointError, InputError
-from transformula.language.graph import Architecture
-from transformula.model import build
-from transformula.tasks.predictor import Predictor
 from transformula.tasks.tagging import Tagger
 from transformula.tasks.writing import TextGenerator
 from transformula.tokenizers.byte_level import BPE
@@ -31,32 +30,28 @@ def can(found: ExportCheck) -> set[str]:
     return {each.format for each in found.formats if not each.reason}
 
 
-def refusals(architecture: Architecture, kind: Predictor | None, folder: Path) -> dict[str, str]:
-    """Why a model that is to be trained cannot leave, by format; "" where it can."""
-    folder.mkdir()
-    if kind is not None:
-        kind.save(folder)
-    found = formats_of(build(architecture, device="meta"), folder if kind else None, None)
-    return {each.format: each.reason for each in found.formats}
-
-
-def test_formats_of_a_model_that_is_to_be_trained(tmp_path: Path) -> None:
-    readme = refusals(check_model(LAYER, SMALL), None, tmp_path / "readme")
-    assert {name for name, reason in readme.items() if not reason} == {*PROGRAMS, "pytorch", "transformers"}
-    assert "none has its stacks" in readme["ctranslate2"] and "act is gelu" in readme["gguf"]
+def test_the_line_of_a_plan():
+    readme = check_model(LAYER, SMALL)
+    line = export_line(readme, None)
+    can, _, cannot = line.partition("; not ")
+    assert can == "onnx, pytorch, torch-export, transformers"
+    assert cannot == "ctranslate2 (other stacks), gguf (act is gelu)"
     labels = check_model(LAYER, {**SMALL, "family": "encoder", "output": "logits = linear(mean(x), 3)"})
-    tagger = Tagger(None, ["tokens"], 8, False, ["a", "b"], False, ["word"])
-    assert "nearest is bert-spans" in refusals(labels, tagger, tmp_path / "labels")["transformers"]
+    assert "not ctranslate2 (other stacks), gguf (other stacks), transformers (nearest: bert-spans)" in export_line(
+        labels, Tagger(None, ["tokens"], 8, False, ["a", "b"], False, ["word"])
+    )
+    deep = check_model(LAYER, {**SMALL, "depth": 13})
+    assert export_line(deep, None) == "transformula export --check RUN says where it can leave"
 
 
-def test_a_tokenizer_is_a_condition(tmp_path: Path) -> None:
+def test_a_tokenizer_is_a_condition():
     """A translator's tokenizer must have a token that ends a text."""
     translator = check_model("translator", {"depth": 1, "width": 16, "heads": 2})
     ends, without = Characters.train(["abc"], ends=True), Characters.train(["abc"], ends=False)
-    assert not refusals(translator, TextGenerator(ends), tmp_path / "ends")["ctranslate2"]
-    assert "no token that ends a text" in refusals(translator, TextGenerator(without), tmp_path / "not")["ctranslate2"]
+    assert export_line(translator, TextGenerator(ends)).startswith("ctranslate2, ")
+    assert "ctranslate2 (" in export_line(translator, TextGenerator(without)).partition("not ")[2]
     llama = check_model("llama", {"depth": 1, "width": 16, "heads": 2, "kv_heads": 1, "hidden": 24, "vocab": 300})
-    assert not refusals(llama, TextGenerator(BPE.train(["abc abd " * 9], 300)), tmp_path / "llama")["gguf"]
+    assert "gguf" in export_line(llama, TextGenerator(BPE.train(["abc abd " * 9], 300))).partition("not ")[0]
 
 
 def test_programs_are_traced_and_a_trained_model_leaves_as_it_is_said(tmp_path: Path, monkeypatch):
@@ -107,3 +102,23 @@ def test_what_is_refused(capsys):
     ]:
         assert main(["export", *arguments]) == 2
         assert wanted in capsys.readouterr().err
+
+
+def test_a_plan_has_the_line(tmp_path, capsys):
+    train(LAYER, **SMALL, data=str(texts(tmp_path)), tokenizer="bytes", steps=1, out=str(tmp_path / "run"))
+    assert "exports     onnx, pytorch, torch-export, transformers; not" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_plan_loads_no_other_task(tmp_path):
+    """What is trained, and in which formats it can leave, is said without the files of other tasks."""
+    (tmp_path / "text.txt").write_text("some text to learn from\n" * 20)
+    typed = "train pre-norm --data text.txt --tokenizer characters --depth 1 --width 16 --heads 2 --steps 1"
+    code = (
+        f"import sys; from transformula.cli import main; assert main({typed.split()}) == 0;"
+        "print([name for name in sys.modules if name.startswith('transformula.tasks.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "exports " in done.stderr and "tasks.language_modeling" in done.stderr
+    others = ("classification", "tagging", "masked_language_modeling", "rows", "vectors", "dialogue", "seq2seq")
+    assert not [name for name in others if f"tasks.{name}'" in done.stderr]

@@ -15,7 +15,7 @@ SIZES = "--tokenizer characters --depth 2 --width 32 --heads 2 --context 32 --ba
 
 # A module may be added where a limit allows it; what loads all files of a room to find one name is far above it.
 EXPLAIN, PARSES = 59, 71
-TRAIN, SAMPLE = 222, 148
+QUIET, TRAIN, SAMPLE = 222, 250, 148
 
 COUNTED = """
 import json, sys
@@ -61,19 +61,19 @@ def command(folder: Path, *typed: str, counted: str = READ) -> dict[str, Any]:
 
 def test_a_run_loads_what_it_needs_and_reads_its_text_once(tmp_path: Path) -> None:
     (tmp_path / "fox.txt").write_text("the quick brown fox jumps over the lazy dog. " * 300)
-    trained = command(tmp_path, "train", PRE, "--data", "fox.txt", *SIZES, "--out", "run")
-    assert len(trained["loaded"]) <= TRAIN, len(trained["loaded"])
+    quiet = command(tmp_path, "train", PRE, "--data", "fox.txt", *SIZES, "--out", "quiet", "--quiet")
+    assert len(quiet["loaded"]) <= QUIET, len(quiet["loaded"])
     # Checked before the data is read, and once more with the vocabulary that it has.
-    assert trained["calls"]["from_formula"] == 1 and trained["calls"]["check"] <= 2
+    assert quiet["calls"]["from_formula"] == 1 and quiet["calls"]["check"] <= 2
     for room in ("data.sets", "data.formats", "tokenizers", "interop.formats", "model.hooks"):
-        here = [name for name in trained["loaded"] if name.startswith(f"transformula.{room}.")]
+        here = [name for name in quiet["loaded"] if name.startswith(f"transformula.{room}.")]
         files = list(Path(*transformula.__path__, *room.split(".")).glob("[!_]*.py"))
         assert len(here) < len(files), f"all files of {room} are loaded"
 
-    again = command(tmp_path, "train", "--resume", "run", "--steps", "3", "--quiet")
+    again = command(tmp_path, "train", "--resume", "quiet", "--steps", "3", "--quiet")
     assert again["calls"]["check"] == 1, "its text has the vocabulary of the data already"
 
-    sampled = command(tmp_path, "sample", "run", "the", "--max-tokens", "3")
+    sampled = command(tmp_path, "sample", "quiet", "the", "--max-tokens", "3")
     assert len(sampled["loaded"]) <= SAMPLE, len(sampled["loaded"])
     assert sampled["calls"] == {"check": 1, "from_formula": 0, "read_text": 1}
 
@@ -86,3 +86,9 @@ def test_a_formula_is_explained_by_one_check(tmp_path: Path) -> None:
     assert sound["calls"]["check"] == 1 and sound["calls"]["parse_python"] <= PARSES
     mended = command(tmp_path, "explain", PRE, counted=counted)
     assert mended["calls"]["check"] == 2
+
+
+def test_a_run_that_says_where_its_model_can_leave(tmp_path: Path) -> None:
+    (tmp_path / "fox.txt").write_text("the quick brown fox jumps over the lazy dog. " * 300)
+    told = command(tmp_path, "train", PRE, "--data", "fox.txt", *SIZES, "--out", "run")
+    assert len(told["loaded"]) <= TRAIN, len(told["loaded"])

@@ -1,8 +1,9 @@
-"""In which formats a model can leave, by their own conditions: `export --check`."""
+"""In which formats a model can leave, by their own conditions: `export --check`, and a line of a run's plan."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, InputError, setting
+from ..errors import CheckpointError, InputError, setting, shortened
 from .inputs import predictor_in
 from .model import Model
 from .plan import lacking
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..tasks.predictor import Predictor
 
 OURS = "transformula"  # what every model leaves as
+MOST_LAYERS = 12  # of a model of which a run's plan says it: comparing more with named models takes seconds
 WIDTH = 112
 
 
@@ -32,23 +34,31 @@ class FormatCheck:
 
     format  its name
     reason  why not; "" where it can
+    brief   the same in a few words
     script  why no predict.py would stand beside it; "" where one does, or where the format has none
     """
 
     format: str
     reason: str = ""
+    brief: str = ""
     script: str = ""
 
 
 @dataclass(frozen=True, repr=False)
 class ExportCheck:
-    """All formats of a model. Its `repr` is the table that a person reads, `.data` for programs."""
+    """All formats of a model. Its `repr` is the table that a person reads, `.line` a line, `.data` for programs."""
 
     formats: Sequence[FormatCheck]
 
     @property
     def data(self) -> dict[str, Any]:
         return {"formats": [{**asdict(each), "can": not each.reason} for each in self.formats]}
+
+    @property
+    def line(self) -> str:
+        can = ", ".join(each.format for each in self.formats if not each.reason)
+        cannot = ", ".join(f"{each.format} ({each.brief})" for each in self.formats if each.reason)
+        return f"{can}; not {cannot}" if cannot else can
 
     def __repr__(self) -> str:
         rows = []
@@ -114,7 +124,8 @@ def formats_of(module: nn.Module, folder: Path | None, kind: Predictor | None) -
             if ask not in traced:
                 traced[ask] = None if ask is None else refused(ask, module, folder)
             error, beside = traced[ask], script if ask is check_traced else ""
-            formats.append(FormatCheck(name, "" if error is None else str(error), beside if not error else ""))
+            brief = "" if error is None else error.brief or shortened(str(error).partition(";")[0], 60)
+            formats.append(FormatCheck(name, "" if error is None else str(error), brief, beside if not error else ""))
     return ExportCheck(formats)
 
 
@@ -127,3 +138,16 @@ def refused(ask: Any, module: nn.Module, folder: Path | None) -> CheckpointError
     except CheckpointError as error:
         return error
     return None
+
+
+def export_line(architecture: Architecture, kind: Predictor | None) -> str:
+    """Where a model can leave that is to be trained, for the plan of a run: by its text and its tokenizer. Programs are
+    not traced, for that takes seconds."""
+    from ..model import build
+
+    if sum(stack.depth for stack in architecture.stacks) > MOST_LAYERS:
+        return "transformula export --check RUN says where it can leave"
+    with tempfile.TemporaryDirectory() as folder:
+        if kind is not None:
+            kind.save(Path(folder))
+        return formats_of(build(architecture, device="meta"), Path(folder) if kind else None, None).line  # of no script

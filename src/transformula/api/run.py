@@ -116,7 +116,6 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
     from ..training import train as run_training
     from ..training.adapters import check_fresh
     from ..training.failure import allocating
-    from ..training.parallel.world import here
     from ..training.progress import Progress
 
     plan = plan.checked()
@@ -144,7 +143,6 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         if begun is not None and training.lora is not None:
             training = training.model_copy(update={"lora": training.lora.with_full(begun.new)})
         shown = Progress(task.unit, quiet=quiet)
-        shown.silent = not here().first
         if plan.told:
             shown.say(plan.told)
         tell(shown, architecture, stated, task)
@@ -170,6 +168,8 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
 def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
     """Say what was resolved: the model's numbers, and what the data holds."""
     from ..language.model_text import FREE_NUMBERS
+    from ..training.parallel.world import here
+    from .leaving import export_line
 
     numbers = []
     for key, value in architecture.numbers.items():
@@ -180,6 +180,8 @@ def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any],
             origin = " (default)"
         numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")
     shown.say(f"{'model':<12}{architecture.name or 'a formula'}: {', '.join(numbers)}")
+    if not shown.quiet and here().first:
+        shown.say(f"{'exports':<12}{export_line(architecture, task.predictor())}")
     preview = task.preview()
     if preview is not None:
         shown.say(repr(preview))

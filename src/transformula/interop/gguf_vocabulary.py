@@ -89,7 +89,8 @@ def refuse(state: Mapping[str, Any], kind: str) -> None:
     """Raise CheckpointError for a tokenizer that is no BPE of bytes as such a file has it."""
     title = content("gguf")["title"]
     for loss in unlike(state):
-        raise CheckpointError(f"{FILE}: {title} cannot express this tokenizer ({kind}): {loss}; {REMEDY}")
+        what = f"{FILE}: {title} cannot express this tokenizer ({kind}): {loss}; {REMEDY}"
+        raise CheckpointError(what, brief=f"tokenizer: {loss}")
     if state.get("normalizer"):  # NFC, as `unlike` says
         warnings.warn(f"{FILE}: {title} does not normalize texts (NFC): give it texts in that form", stacklevel=3)
 

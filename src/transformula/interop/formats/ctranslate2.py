@@ -116,7 +116,7 @@ def vocabulary_of(folder: Path, size: int) -> tuple[list[str], Tokenizer]:
     tokenizer, state = tokenizer_of(folder, size)
     if tokenizer.end_of_document is None:
         what = f"{folder.name}: its tokenizer has no token that ends a text, and {PROGRAM} needs one"
-        raise CheckpointError(f"{what}; train another: --tokenizer bpe")
+        raise CheckpointError(f"{what}; train another: --tokenizer bpe", brief="no token ends a text")
     return names_of(tokenizer, state, size), tokenizer
 
 
@@ -128,6 +128,7 @@ def marks_of(source: list[str], read: Tokenizer, target: list[str], written: Tok
     begin = [target[number] for number in written.marks.target] or [end]
     if len(before) > 1 or after not in ([], [end]) or len(begin) > 1:
         what = f"a source stands between {before} and {after}, and a target begins with {begin} and ends with {end}"
-        raise CheckpointError(f"{what}; {PROGRAM} has one token for each, and the same end for both")
+        why = f"{what}; {PROGRAM} has one token for each, and the same end for both"
+        raise CheckpointError(why, brief="marks around a source")
     marks = {"unk_token": end, "eos_token": end, "decoder_start_token": begin[0], "bos_token": (before or begin)[0]}
     return {**marks, "add_source_bos": bool(before), "add_source_eos": bool(after)}

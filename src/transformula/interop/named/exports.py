@@ -92,5 +92,5 @@ def export_of(module: Any, program: str) -> Export:
     for test, why in said.get("must", {}).items():
         if not export.value(test):
             state = ", ".join(f"{name} is {found.constants[name]}" for name in sorted(names_of(parsed(test))))
-            raise CheckpointError(f"{title} does not compute this text: {state}; {why}")
+            raise CheckpointError(f"{title} does not compute this text: {state}; {why}", brief=state)
     return export

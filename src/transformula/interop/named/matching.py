@@ -337,12 +337,13 @@ def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none
             return Match(candidate.model, candidate.constants)
     if not tried:
         known = ", ".join(model.name for model in models)
-        raise CheckpointError(f"{none}: none has its stacks. Known: {known}")
+        raise CheckpointError(f"{none}: none has its stacks. Known: {known}", brief="other stacks")
     near = tried[min(distances, key=lambda n: (tried[n].rows_apart({}), distances[n]))]
     near.settle(near.rows_apart)  # so that as few lines as may be differ
     own, other = first_difference(near.target, near.form({}))
     rows = f"    its text:   {other}\n    this text:  {own}"
-    raise CheckpointError(f"{none}; the nearest is {near.model.name}, which differs in:\n{rows}")
+    what = f"{none}; the nearest is {near.model.name}, which differs in:\n{rows}"
+    raise CheckpointError(what, brief=f"nearest: {near.model.name}")
 
 
 def first_difference(one: str, other: str) -> tuple[str, str]:

@@ -61,7 +61,8 @@ def equations_of(found: Match, tensors: Mapping[str, Tensor]) -> Equations:
     """The tensors of a named model as expressions of ours. Raises CheckpointError for one of ours without a place."""
     equations = Equations(found.model, found.constants, tensors)
     if name := equations.unplaced():
-        raise CheckpointError(f"{name}: the data file of {found.model.name} has no place for it")
+        what = f"{name}: the data file of {found.model.name} has no place for it"
+        raise CheckpointError(what, brief=f"no place for {name}")
     return equations
 
 
