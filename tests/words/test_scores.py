@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.words.helpers import FILE, at, make, random_weights
 from transformula.errors import InputError
-from transformula.language.definitions import read_definition
+from transformula.language.context import read_definition
 from transformula.language.score_binding import ScoreBinding
 from transformula.language.source import Source
 from transformula.model.second_level import SecondLevel

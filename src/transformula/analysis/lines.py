@@ -10,9 +10,8 @@ from itertools import chain, groupby
 from ..language.graph import OPERATIONS, Section, Value
 from ..language.messages import FormulaError
 from ..language.parser import parse
-from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
-from ..language.syntax import CallNode, Name, Node
+from ..language.syntax import CallNode, Name, Node, rewritten, spell
 from ..plain import keys
 from .canonical import Steps, deep
 from .initial_scale import Scales

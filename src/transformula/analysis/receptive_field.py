@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..language.definitions import ROTARY
+from ..language.context import ROTARY
 from ..language.graph import Call, ScoreFormula, Stack, Value
 from ..language.numbers import evaluate_text
 from ..plain import keys

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from ..language.graph import Section, Value
 from ..language.model_text import ModelText, StackText
 from ..language.parser import parse
-from ..language.rewriting import rewritten, spell, sum_of, terms
 from ..language.source import Place, Source
-from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, walk
+from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, rewritten, spell, sum_of, terms, walk
 from .residual_path import own_place
 
 Places = Collection[Place | None]

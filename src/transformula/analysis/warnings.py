@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from ..language.graph import Section, Value
 from ..language.parser import parse
-from ..language.rewriting import terms
-from ..language.syntax import Name, walk
+from ..language.syntax import Name, terms, walk
 from . import rewrites
 from .canonical import Steps, deep
 from .initial_scale import Scales, StreamScale, number

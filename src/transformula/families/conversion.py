@@ -37,9 +37,8 @@ from ..language.messages import FormulaError
 from ..language.model_text import INPUTS, ModelText, StackText
 from ..language.options import sizes_of
 from ..language.parser import parse
-from ..language.rewriting import rewritten, spell
 from ..language.source import Source
-from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, walk
+from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, rewritten, spell, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
 from .formulas import calls_in, changed_text, formula_text, fresh, relabelled

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..errors import InputError
-from ..language.definitions import Definition, read_definition
-from ..language.rewriting import rewritten, spell
+from ..language.context import Definition, read_definition
 from ..language.source import Source
-from ..language.syntax import CallNode, Line, Name, Node
+from ..language.syntax import CallNode, Line, Name, Node, rewritten, spell
 from ..language.vocabulary import Vocabulary, WordRecord
 from .formulas import calls_in, changed_lines, formula_text, fresh, made_line, names_in, relabelled, sources, with_names
 

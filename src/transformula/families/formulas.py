@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, count
 
 from ..analysis.lines import text_of
-from ..language.rewriting import Change, rewritten, spell
 from ..language.source import Source
-from ..language.syntax import CallNode, Line, Name, Node, Tap, children, walk
+from ..language.syntax import CallNode, Change, Line, Name, Node, Tap, children, rewritten, spell, walk
 
 MADE = "made of the text"  # the source of lines that rewriting has made
 

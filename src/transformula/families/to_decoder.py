@@ -22,9 +22,22 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ..language.definitions import Definition
-from ..language.rewriting import Change, rewritten, spell, sum_of, terms
-from ..language.syntax import Binary, CallNode, Index, Line, Name, Node, Tap, walk
+from ..language.context import Definition
+from ..language.syntax import (
+    Binary,
+    CallNode,
+    Change,
+    Index,
+    Line,
+    Name,
+    Node,
+    Tap,
+    rewritten,
+    spell,
+    sum_of,
+    terms,
+    walk,
+)
 from .cross_attention import BY_HAND, Book, Unfit
 from .formulas import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, sources, with_names
 

@@ -20,8 +20,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import field_names
 from ..errors import UnknownName, nearest
-from ..field_names import topics
 
 if TYPE_CHECKING:
     from ..analysis.graph_distance import WiringShape
@@ -51,9 +51,7 @@ KINDS = {
 KNOWN = ("gpt2", "llama", "bert", "t5", "vit", "vaswani", "mixtral", "gemma2", "qwen3", "roberta", "bart")
 """Models that most people know: the pages begin with them."""
 
-
-TOPICS = [(names, set(tags)) for names, tags in topics()]
-"""Names by which entries are searched, as a person types them ("sliding window", "gqa"), and the tags of each."""
+topics = cache(lambda: list(field_names.topics()))  # no table is read where nothing is searched for
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Entry:
     @property
     def field_names(self) -> list[str]:
         """The field's names of what it has, by which it is found too: "sliding window", "gqa"."""
-        return [name for names, tags in TOPICS if tags <= {*self.tags} for name in names]
+        return [name for names, tags in topics() if {*tags} <= {*self.tags} for name in names]
 
     @property
     def title(self) -> str:
@@ -212,7 +210,7 @@ def near_words(words: str) -> str:
     for entry in entries():
         text = f"{entry.name} {entry.about.get('authors', '')} {entry.title} {' '.join(entry.field_names)}"
         known += [entry.name, *re.findall(r"[a-z0-9]{3,}", text.lower())]
-    known = list(dict.fromkeys([*known, *(name for names, _ in TOPICS for name in names)]))
+    known = list(dict.fromkeys([*known, *(name for names, _ in topics() for name in names)]))
     tries = [nearest(words.lower(), known, 1), [near for word in words.split() for near in nearest(word, known, 1)]]
     tries += [[near] for near in tries[1]]
     return next((" ".join(found) for found in tries if found and search(" ".join(found))), "")

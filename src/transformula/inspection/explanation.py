@@ -119,19 +119,27 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
 
 
 def neighbors(
-    architecture: Architecture, vocabulary: Vocabulary, hash: str, budget: Budget
+    architecture: Architecture, vocabulary: Vocabulary, hash: str, budget: Budget, relatives_suffice: bool = False
 ) -> tuple[list[Neighbor], float]:
     """All entries but the model itself, nearest first; among equals those first that differ least otherwise. And the
     size of the model's wiring, in edits a layer. Without entries where the budget is too small for all, and of size 0
-    where it is too small for the model. `hash` is that of the model."""
+    where it is too small for the model.
+
+    hash               that of the model
+    relatives_suffice  entries of the same wiring alone, where there are some: the others are not compared
+    """
     size = max((len(section.values) for stack in architecture.stacks for section in stack.layers), default=0)
     if not budget.allows("a graph", size, LEFT_OUT):
         return [], 0.0
     wiring, own = shape(at_wiring_depth(architecture, vocabulary)), unseen(architecture)
-    if not budget.spend("compared", sum(pairs_of_nodes(wiring, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
+    entries = gallery.indexed()
+    relatives = [entry for entry in entries if entry.wiring == wiring.key and entry.name != architecture.name]
+    if relatives and relatives_suffice:
+        entries = relatives
+    if not budget.spend("compared", sum(pairs_of_nodes(wiring, entry.shape) for entry in entries), LEFT_OUT):
         return [], wiring.size
     ranked: list[tuple[tuple[object, ...], Neighbor]] = []
-    for entry in gallery.indexed():
+    for entry in entries:
         apart = distance(wiring, entry.shape)
         if entry.name != architecture.name or apart:
             different = differs(own, entry.unseen)
@@ -280,7 +288,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         analysis.warnings[n] = replace(warning, remedies=offered)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     hash = formula_hash(architecture)
-    near, edits = neighbors(architecture, vocabulary, hash, budget)
+    near, edits = neighbors(architecture, vocabulary, hash, budget, relatives_suffice=True)
     relatives = [neighbor for neighbor in near if not neighbor.distance]
     firsts = {neighbor.wiring: neighbor for neighbor in reversed(near)}  # of each wiring
     return Explanation(

@@ -3,11 +3,11 @@
 `check` runs through `before`, layers 1 to depth, `after` and `output` as the model will, with values that know their
 kind, width and sequence instead of tensors. The files of this folder, in the order in which to read them:
 
-    text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
+    text       source (a text and places in it), syntax (its tree, which is changed and spelled), parser
     file       model_text; model_file and model_writing (YAML)
     numbers    numbers; messages (every error, with its example)
-    words      vocabulary (records of words), definitions (words made of words), score_binding (formulas over scores)
-    graph      graph (the result), context (what the files below share: names in use, keys that were read)
+    words      vocabulary (records of words), score_binding (formulas over scores)
+    graph      graph (the result), context (what the files below share: definitions, names in use, what was read)
     check      names; options -> word_calls -> expressions -> this file
     afterward  reading (what may be, and what must be), roles (names of parameters)
 
@@ -27,8 +27,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .context import Context, Scope, Setting
-from .definitions import Definition, check_second, read_definition, tells_positions
+from .context import Context, Definition, Scope, Setting, check_second, read_definition, tells_positions
 from .expressions import Expressions
 from .graph import Architecture, Section, Stack
 from .messages import FormulaError, unknown

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .context import Context, Scope, label_table, labeled
-from .definitions import Definition
+from .context import Context, Definition, Scope, label_table, labeled
 from .graph import OPERATIONS, Frame, Value, describe
 from .messages import FormulaError, unknown
 from .names import Names
 from .numbers import FUNCTIONS, apply_function, fold, is_whole, neutral
-from .rewriting import spine
 from .source import Place
-from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negative, Node, Number, Tap
+from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negative, Node, Number, Tap, spine
 from .turning import turns_of_arithmetic
 from .vocabulary import WordRecord
 from .word_calls import WordCall, WordCalls

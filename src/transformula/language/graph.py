@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .definitions import SECOND_FUNCTIONS
 from .source import Place
 from .vocabulary import WordRecord
 
+SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")  # that formulas over scores may call
 OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "neg": "-"}
 
 

@@ -12,9 +12,8 @@ from .messages import FormulaError
 from .model_file import LANGUAGE, read_text
 from .model_text import FLAGS, HOOKS, NAME, ModelText, StackText
 from .parser import parse_constant
-from .rewriting import spell
 from .source import Source
-from .syntax import Listing, Literal, Node
+from .syntax import Listing, Literal, Node, spell
 
 # What YAML says at one place: a text, or texts in a list or under keys. Numbers are texts, too, as they were typed.
 Content = str | list[Any] | dict[str, Any]

@@ -15,16 +15,14 @@ from collections.abc import Mapping, Sequence
 
 from .. import field_names
 from ..errors import nearest
-from .context import Context, Flow
-from .definitions import Definition
+from .context import Context, Definition, Flow
 from .graph import Architecture, Section, Value
 from .messages import FormulaError
 from .model_text import FREE_NUMBERS, MODEL_KEYS, Outside
 from .numbers import kind_of
 from .parser import parse
-from .rewriting import rewritten, spell
 from .source import Source
-from .syntax import CallNode, Node, walk
+from .syntax import CallNode, Node, rewritten, spell, walk
 from .vocabulary import Vocabulary
 
 DECODED = "tokens"  # the input that is written step by step

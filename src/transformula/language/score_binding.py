@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from .definitions import ROTARY, Definition, check_second
+from .context import ROTARY, Definition, check_second
 from .graph import ScoreFormula, Step, Table, describe
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, element, fold, neutral, tidy
-from .rewriting import spine
 from .source import Place
-from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name, Negative, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name, Negative, Node, Number, spine, walk
 
 # What attention takes by name: an input of such a name could not be handed to it.
 KEYWORDS = ("scores", "ranking", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")

@@ -1,8 +1,11 @@
-"""The tree of a formula: plain, closed, and free of Python's own."""
+"""The tree of a formula: plain, closed, and free of Python's own; trees with nodes replaced, and back to text."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .source import Place
 
@@ -143,3 +146,117 @@ def walk(node: Node) -> list[Node]:
 def names_read(node: Node) -> set[str]:
     """The names that an expression reads, or would read if its tests came out otherwise."""
     return {part.name for part in walk(node) if isinstance(part, (Name, Index))}
+
+
+Change = Callable[[Node], Node | None]
+BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
+ATOM = 5  # how tightly names, numbers and calls bind: nothing brackets them
+
+
+def spell(node: Node, outer: int = 0) -> str:
+    """A node as text. `outer`: how tightly what it stands in binds."""
+    text, binding = _spelled(node)
+    return f"({text})" if binding < outer else text
+
+
+def _spelled(node: Node) -> tuple[str, int]:
+    """A node as text, without brackets around it, and how tightly it binds."""
+    match node:
+        case Negative(operand=operand):
+            return f"-{spell(operand, 3)}", 3
+        case Binary():
+            first, chain = spine(node)
+            text, binding = _spelled(first)
+            for part in chain:
+                outer, power = BINDING[part.operator], part.operator == "**"
+                left = f"({text})" if binding < outer + power else text
+                text, binding = f"{left} {part.operator} {spell(part.right, outer + (not power))}", outer
+            return text, binding
+        case Choice(test=test, then=then, other=other):
+            return f"{spell(then, 1)} if {spell(test)} else {spell(other)}", 0
+        case Compare(operators=operators, parts=parts):
+            rest = "".join(f" {o} {spell(p, 1)}" for o, p in zip(operators, parts[1:], strict=True))
+            return spell(parts[0], 1) + rest, 1
+        case Logic(operator="flag", parts=(flag,)):
+            return _spelled(flag)
+        case Logic(operator="not", parts=parts):
+            return f"not {spell(parts[0], 1)}", 0
+        case Logic(operator=operator, parts=parts):
+            return f" {operator} ".join(spell(p, 1) for p in parts), 0
+    return _atom(node), ATOM
+
+
+def _atom(node: Node) -> str:
+    match node:
+        case Number(value=value):
+            return f"{value:.12g}"
+        case Literal(value=str() as text):
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case Literal(value=flag):
+            return str(flag)
+        case Name(name=name):
+            return name
+        case Index(name=name, index=index):
+            return f"{name}[{':' if index is None else spell(index)}]"
+        case Tap(call=call, tap=tap):
+            return f"{call}.{tap}"
+        case CallNode(word=word, label=label, items=items, options=options):
+            inside = [spell(i) for i in items] + [f"{o.name}={spell(o.value)}" for o in options]
+            return f"{word}{'.' + label if label else ''}({', '.join(inside)})"
+    raise TypeError(type(node).__name__)
+
+
+def spine(node: Node) -> tuple[Node, list[Binary]]:
+    """A chain of operators that lean to the left, which nests as deep as it is long: its first operand, and the
+    operators in order of evaluation, each with what stands to its right."""
+    chain: list[Binary] = []
+    while isinstance(node, Binary):
+        chain.append(node)
+        node = node.left
+    return node, chain[::-1]
+
+
+def rewritten(node: Node, change: Change) -> Node:
+    """The tree with every node replaced by `change(node)` where that is not None, from the top; the rest as it is."""
+    new = change(node)
+    chain: list[Binary] = []
+    while new is None and isinstance(node, Binary):  # operators that lean to the left nest as deep as they are many
+        chain.append(node)
+        node = node.left
+        new = change(node)
+    result = new if new is not None else _with_children(node, lambda child: rewritten(child, change))
+    for binary in reversed(chain):
+        result = dataclasses.replace(binary, left=result, right=rewritten(binary.right, change))
+    return result
+
+
+def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
+    def new(part: Any) -> Any:
+        match part:
+            case Node():
+                return inside(part)
+            case Line():
+                return dataclasses.replace(part, value=inside(part.value))
+            case tuple():
+                return tuple(map(new, part))
+        return part
+
+    return dataclasses.replace(node, **{f.name: new(getattr(node, f.name)) for f in dataclasses.fields(node)})
+
+
+def terms(node: Node) -> list[tuple[str, Node]]:
+    """The terms of a sum with their signs, in written order."""
+    found: list[tuple[str, Node]] = []
+    while isinstance(node, Binary) and node.operator in "+-":
+        found.append((node.operator, node.right))
+        node = node.left
+    return [("+", node), *reversed(found)]
+
+
+def sum_of(parts: Iterable[tuple[str, Node]]) -> Node:
+    (sign, result), *others = parts
+    if sign == "-":
+        result = Negative(result.place, result)
+    for operator, term in others:
+        result = Binary(result.place, operator, result, term)
+    return result

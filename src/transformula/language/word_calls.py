@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .context import Scope, label_table, labeled
-from .definitions import ROTARY, Definition
+from .context import ROTARY, Definition, Scope, label_table, labeled
 from .graph import Call, ScoreFormula, Section, Template, Value, describe
 from .messages import FormulaError
 from .names import Names

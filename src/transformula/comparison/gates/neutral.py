@@ -16,9 +16,8 @@ from ...errors import TransformulaError
 from ...language.graph import Architecture
 from ...language.model_text import ModelText
 from ...language.parser import parse
-from ...language.rewriting import rewritten, spell
 from ...language.source import Source
-from ...language.syntax import Binary, CallNode, Node, Number
+from ...language.syntax import Binary, CallNode, Node, Number, rewritten, spell
 from ..gate import ArmTrial, Finding, gate, tensors_of
 from .causality import differ
 

@@ -26,9 +26,8 @@ from ...language.model_file import read_text
 from ...language.model_text import STACK_KEYS, ModelText
 from ...language.numbers import is_number
 from ...language.parser import parse
-from ...language.rewriting import rewritten, spell
 from ...language.source import Source
-from ...language.syntax import CallNode, Node
+from ...language.syntax import CallNode, Node, rewritten, spell
 from ...words import vocabulary
 from .config import LENGTH, Key, keys_of
 from .entries import NamedModel, common, named, names

@@ -16,9 +16,8 @@ from ...language.model_file import ASSIGNMENT, LANGUAGE
 from ...language.model_text import FREE_NUMBERS
 from ...language.numbers import is_number
 from ...language.parser import parse
-from ...language.rewriting import rewritten, spell
 from ...language.source import Source
-from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
+from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node, rewritten, spell
 from . import FILE
 from .config import constants_of, model_of_folder
 from .entries import NamedModel, named, names
