@@ -119,7 +119,7 @@ def with_numbers(config: Config, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def units_per_step(prepared: Prepared) -> int:
     """What a step sees, in the task's units (tokens), as the mean of a few batches."""
-    batches = [prepared.task.batch(step, 0) for step in range(2 if prepared.task.memory is not None else 4)]
+    batches = [prepared.task.batch(step, 0) for step in range(4 if prepared.task.memory is Task.memory else 2)]
     mean = statistics.mean(prepared.task.units(batch) for batch in batches)
     return max(1, round(mean * prepared.plan.training.accumulate))
 

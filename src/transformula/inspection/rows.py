@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..errors import InputError, setting
 from ..generation.decoding import device_of
 from ..model.dataflow import input_sequences
 from ..model.transformer import Transformer
-from ..tasks.base import Task, sample_of
+from ..tasks.base import Task, part_of, sample_of
 from ..tasks.predictor import Predictor
 from ..tasks.writing import Writing
 from .places import Row
@@ -63,10 +62,8 @@ def apart(model: Transformer, inputs: Mapping[str, Tensor], lengths: Any) -> lis
 
 def on_rows(task: Task, count: int) -> Task:
     """A task with at most so many rows of its validation set, the same ones each time."""
-    part = copy.copy(task)
-    if part.validation_rows > count:
-        part.keep_rows(sample_of(part.validation_rows, count, 1))
-    return part
+    whole = task.validation_rows
+    return part_of(task, sample_of(whole, count, 1)) if whole > count else task
 
 
 def validation_rows(task: Task, model: Transformer, count: int) -> list[Row]:

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -55,22 +55,26 @@ def shares(counts: Sequence[float]) -> list[float]:
 
 
 Shared = Callable[[Any, Sequence["Batch"]], list[tuple["Batch", float]]]
+T = TypeVar("T", bound="Task")
 
 
-class Memory(Protocol):
-    """What a task keeps from step to step, beside the model: what rows carry on, how far streams are read."""
+class Memory:
+    """What a task keeps from step to step, beside the model: what rows carry on, how far streams are read. Nothing,
+    unless a subclass, or what has the same methods, says otherwise."""
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, for a checkpoint."""
+        return {}
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave. Raises CheckpointError."""
+        """Go on from what `tensors` gave, and from nothing else. Raises CheckpointError."""
 
     def skip(self, step: int) -> None:
-        """Leave a step out, as if it had not been made."""
+        """Leave a step out, as if it had not been made: leave to the step after it what it began from."""
 
     def news(self, step: int) -> list[str]:
         """What a step's batch was the first to find in the data, in sentences."""
+        return []
 
 
 def by_terms(task: Task, parts: Sequence[Batch]) -> list[tuple[Batch, float]]:
@@ -172,6 +176,14 @@ def refuse_row_count(name: str, batch: int | None) -> None:
         raise ConfigError(f"batch: batches of {name} are counted in tokens; say --batch-tokens instead")
 
 
+def part_of(task: T, rows: np.ndarray) -> T:
+    """A task that looks at these rows of its validation set alone: their numbers, in order."""
+    part = copy.copy(task)
+    part.keep_rows(rows)
+    part.validated = f"{len(rows):,} of {task.validation_rows:,} {task.row_name}"
+    return part
+
+
 def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
     chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])
@@ -255,7 +267,7 @@ class Task(ABC):
     widths      those of an output that fits the data, each with a formula that makes it; {}: any may
     resolved    settings of its data that were left to it, as it chose them: a run records these
     numbers     what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
-    memory      what goes from a step to the next, for a task of which a batch goes on from the one before it
+    memory      what goes from a step to the next, where a batch goes on from the one before it
     score       the main one of the scores: that of `baselines` and `verdict`, by which the best model is chosen
     """
 
@@ -280,7 +292,7 @@ class Task(ABC):
     widths: Mapping[int, str] = {}
     resolved: Mapping[str, Any] = {}
     score: str = "loss"
-    memory: Memory | None = None
+    memory: Memory = Memory()
     example: str = ""
     numbers: dict[str, int]
     seed: int
@@ -362,10 +374,7 @@ class Task(ABC):
         count = bisect_right(range(whole), cost, key=lambda rows: math.ceil(self.cost_of(rows))) - 1
         if count < min(MIN_SAMPLE_ROWS, whole):
             return None
-        part = copy.copy(self)
-        part.keep_rows(sample_of(whole, count, self.seed))
-        part.validated = f"{count:,} of {whole:,} {self.row_name}"
-        return part
+        return part_of(self, sample_of(whole, count, self.seed))
 
     def units(self, batch: Batch) -> int:
         """How many units a batch holds: real targets, unless a task says otherwise."""

@@ -22,7 +22,7 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
-from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, check_logits, task
+from .base import EVALUATION_COST, IGNORED, Batch, Memory, Progress, Scores, Task, check_logits, task
 from .chunked_loss import token_loss
 from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
@@ -106,7 +106,7 @@ def spans(tokens: int, context: int, stride: int = 0) -> list[ScoredWindow]:
     return [ScoredWindow(start, min(context, last - start), again if start else 0) for start in starts]
 
 
-class CarriedRows:
+class CarriedRows(Memory):
     """What the rows of each micro-batch carry into a step, where a model says `carry`: for that step and the one after
     it, so that a step can be made again, and begins from what the first time began from."""
 
@@ -127,17 +127,12 @@ class CarriedRows:
         self._into = {**kept, (step + 1, micro): carried}
 
     def skip(self, step: int) -> None:
-        """Leave to the step after this one what this one began from, as if it had not been made."""
         kept = {(step + 1, micro): carried for (at, micro), carried in self._into.items() if at == step}
         if kept:
             self._into = kept
 
-    def news(self, step: int) -> list[str]:
-        """What a step's batch was the first to find in the data: nothing."""
-        return []
-
     def tensors(self) -> dict[str, Tensor]:
-        """All that is carried into the next step, for a checkpoint: by step, micro-batch and name."""
+        """All that is carried into the next step, by step, micro-batch and name."""
         last = max((step for step, _ in self._into), default=0)
         return {
             f"{step}.{micro}.{name}": tensor
@@ -147,7 +142,6 @@ class CarriedRows:
         }
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave, and from nothing else."""
         parts: dict[tuple[int, int], dict[str, Tensor]] = defaultdict(dict)
         for path, tensor in tensors.items():
             step, micro, name = path.split(".", 2)

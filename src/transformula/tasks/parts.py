@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from torch import nn
 
-from .base import Task
+from .base import Task, part_of
 
 MAX_PARTS = 50  # enough for a standard deviation that is right to 10 %
 
@@ -23,10 +21,7 @@ def part_scores(task: Task, model: nn.Module, score: str, parts: int = MAX_PARTS
     whole = 0 if getattr(model, "carry", 0) else task.validation_rows
     scores, weights = list[float](), list[float]()
     for rows in np.array_split(np.arange(whole), min(parts, whole)) if whole else ():
-        part = copy.copy(task)
-        part.keep_rows(rows)
-        part.validated = f"{len(rows):,} of {whole:,} {task.row_name}"
-        evaluated = part.evaluate(model)
+        evaluated = part_of(task, rows).evaluate(model)
         scores.append(float(evaluated[score]))
         weights.append(float(evaluated.get("bytes", evaluated.get("tokens", len(rows)))))
     return scores, weights

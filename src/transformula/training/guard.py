@@ -173,8 +173,7 @@ class Guard:
         done = "the batch is left out"
         if policy == ROLLBACK:
             done = f"back to the weights of step {self._roll_back():,}; the batches since are left out"
-        if state.task.memory:
-            state.task.memory.skip(p.step)
+        state.task.memory.skip(p.step)
         p.left_out, p.left_out_in_a_row = p.left_out + 1, p.left_out_in_a_row + 1
         p.step, p.units = p.step + 1, p.units + units
         state.shown.say(f"step {p.step:,}: {what}; {done} (kept in {folder})", warning=True)

@@ -236,8 +236,7 @@ def say_memory(
 
     ranks  how many share the weights, gradients, and the optimizer's state
     """
-    carried = task.memory is not None and getattr(model, "carry", False)
-    if carried or roughly(model, part, settings) < MATTERS:
+    if getattr(model, "carry", False) or roughly(model, part, settings) < MATTERS:
         return  # what a task carries from step to step would be left without numbers
     parts = settings.micro_batches * settings.accumulate
     try:

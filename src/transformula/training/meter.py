@@ -61,7 +61,7 @@ class Meter:
             **({"waiting for data": waiting} if waiting >= SLOW else {}),
         }
         state.shown.step(p.step, state.progress(), mean, rate, share, self._seconds_left(), step.lr, added)
-        for text in state.task.memory.news(p.step - 1) if state.task.memory else ():
+        for text in state.task.memory.news(p.step - 1):
             state.shown.say(text, warning=True)
             self.disk.log("data", step=p.step, units=p.units, text=text)
         if p.step % state.settings.log_every == 0:

@@ -176,7 +176,7 @@ class Saving:
             p.step, weights, state.optimizer.tensors(), random_state.capture(), about,
             average={} if state.average is None else state.average.average,
             adapters=state.weights.adapters.tensors(),
-            carried=state.task.memory.tensors() if state.task.memory else {}, run=state.folder.identity,
+            carried=state.task.memory.tensors(), run=state.folder.identity,
         )  # fmt: skip
 
     def write(self, checkpoint: Checkpoint, planned: bool = False) -> None:
@@ -214,8 +214,7 @@ class Saving:
             raise CheckpointError(f"{state.folder.path}: {what}. Begin a new run")
         state.position = Position.read({**about, "step": checkpoint.step}, path / STATE)
         self.take(checkpoint, path)
-        if state.task.memory:
-            state.task.memory.put(checkpoint.carried)
+        state.task.memory.put(checkpoint.carried)
         try:
             random_state.restore(checkpoint.streams)
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
