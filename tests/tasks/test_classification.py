@@ -18,7 +18,7 @@ from transformula.data.records import Record
 from transformula.errors import ConfigError, DataError, InputError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
-from transformula.tasks.label_spelling import fold_label, spelling_notes
+from transformula.tasks.label_spelling import fold_label, label_notes
 from transformula.tasks.rows import RowTask
 from transformula.tasks.scores.baselines import predicted_by
 
@@ -214,7 +214,7 @@ def test_labels_that_may_be_one_are_named_with_their_counts(tmp_path: Path) -> N
 def test_labels_are_compared_whatever_they_are() -> None:
     odd = Counter(["--5", "+-", "+", "5.", "٣", "²", "9" * 5000, "-0.0", "0", "+5"])
     assert {fold_label(label) for label in ("5", "+5", "5.", "5.00")} == {"5"} and fold_label("--5") == "--5"
-    assert len(spelling_notes(odd)) == 3  # 5 in two spellings, 0 in two, and all that stand once
+    assert len(label_notes([list(odd)], list(odd))) == 3  # 5 in two spellings, 0 in two, and all that stand once
 
 
 def test_test_labels_that_training_has_not_are_named(tmp_path: Path) -> None:

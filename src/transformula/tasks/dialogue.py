@@ -49,11 +49,11 @@ from .learned_parts import (
 from .losses import per_token, perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import predictor
-from .replies import Prompt, Reply, Replying, apart
+from .replies import Prompt, Reply, Replying, parts_of
 from .scores.report import standing
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
-from .writing import WRITING_COST, evenly
+from .writing import WRITING_COST, Continuation, evenly
 
 VERSION = 1  # of how messages become tokens
 TEMPLATE = {role: f"{role}\n" for role in ("system", "user", REPLIES, "tool", TOOLS)}
@@ -159,11 +159,8 @@ class Chat(Replying):
             )
 
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
-        tools, messages = apart(messages)
-        begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
-        system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
-        self.check_roles(system, "system")
-        first, turns = self.turns([[*tools, *system, *messages[:begun]], messages[begun:]])
+        tools, before, rest = parts_of(self, messages, settings)
+        first, turns = self.turns([[*tools, *before], rest])
         mark, (reply, least) = self.marks[REPLIES], self.room(settings)
         instructions = sum(len(turn.ids) for turn in first)
         room = self.context - len(mark) - instructions
@@ -178,14 +175,8 @@ class Chat(Replying):
     def usual(self) -> tuple[int, int]:
         return self.longest, 2 * self.longest
 
-    def scores(
-        self, model: Any, prompts: Sequence[list[int]], replies: Sequence[str], written: Sequence[list[int]]
-    ) -> list[float]:
-        texts = []
-        for prompt, ids in zip(prompts, self.tokenizer.encode_many(replies), strict=True):
-            whole = np.concatenate([prompt, ids, [self.end]])[: self.context + 1]
-            texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt)))
-        return [-score.nats / score.tokens for score in text_scores(model, texts)]
+    def replied(self, written: Sequence[Continuation]) -> list[list[int]]:
+        return [[*ids, self.end] for ids in self.tokenizer.encode_many([one.text for one in written])]
 
 
 class Dialogues:

@@ -60,8 +60,10 @@ def fold_label(label: str) -> str:
     return str(int(number[1])) if number else plain
 
 
-def spelling_notes(counts: Mapping[str, int], what: str = "label") -> list[str]:
-    """Notes on labels of training that may be one label, may stand for none, or stand once."""
+def label_notes(rows: Iterable[Sequence[str]], known: Sequence[str], what: str = "label") -> list[str]:
+    """Notes on the labels of training rows that may be one label, may stand for none, or stand once; and on labels that
+    a model knows and no row has."""
+    counts = Counter(label for labels in rows for label in labels)
     alike = defaultdict(list)
     for label in counts:
         alike[fold_label(label)].append(label)
@@ -80,22 +82,19 @@ def spelling_notes(counts: Mapping[str, int], what: str = "label") -> list[str]:
     if once:
         about = f"{what}s that stand once in training, so that little is learned of them"
         notes.append(f"{about}: {counts_in_words(once, counts)}")
+    untrained = [repr(label) for label in known if not counts[label]]
+    if untrained:
+        notes.append(f"{what}s that are kept, and that no training row has: {some_in_words(untrained)}")
     return notes
 
 
-def untrained_notes(labels: Iterable[str], counts: Mapping[str, int], what: str = "label") -> list[str]:
-    """A note on labels of a model that no training row has; none where there are none."""
-    kept = [label for label in labels if not counts[label]]
-    named = some_in_words([repr(label) for label in kept])
-    return [f"{what}s that are kept, and that no training row has: {named}"] if kept else []
-
-
-def unseen_notes(labels: Iterable[str], known: Sequence[str], rows: str, what: str = "label") -> list[str]:
-    """A note on labels of `rows` that training has not, so that each counts as wrong; none where there are none."""
+def unseen_notes(rows: Iterable[Sequence[str]], known: Sequence[str], named: str, what: str = "label") -> list[str]:
+    """A note on labels of rows, `named` so, that training has not, so that each counts as wrong; none where there are
+    none."""
     those = set(known)
-    counts = Counter(label for label in labels if label not in those)
+    counts = Counter(label for labels in rows for label in labels if label not in those)
     if not counts:
         return []
     near = [close for label, _ in counts.most_common(NAMED_LABELS) for close in nearest(label, known, 1)]
-    about = f"{what}s of {rows} that training has not, so that they count as wrong"
+    about = f"{what}s of {named} that training has not, so that they count as wrong"
     return [f"{about}: {counts_in_words(counts, counts)};{did_you_mean(near[:3])} known: {', '.join(known[:20])}"]

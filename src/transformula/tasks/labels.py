@@ -23,15 +23,14 @@ from ..plain import several
 from .base import Batch
 from .class_weights import class_weights, in_words, weighted_mean
 from .cut_rows import is_cut, noted
-from .label_spelling import spelling_notes, unseen_notes, untrained_notes
+from .label_spelling import label_notes, unseen_notes
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
 from .scores.calibration import calibration
 from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
-from .scores.measured import Measured
-from .scores.tables import ReportPart
+from .scores.measured import Measured, ReportPart
 from .verb import LabelSettings, Verb
 
 READING = ("tokenizer", "inputs", "most", "lower")  # fields of a predictor: how it reads, not what it says
@@ -155,17 +154,20 @@ class LabelPredictor(RowPredictor):
         return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[: settings.n_best]]
 
 
-def labels_of(records: Sequence[Record], several: bool) -> list[tuple[str, ...]]:
+def labels_of(records: Sequence[Record]) -> list[tuple[str, ...]]:
     """The labels of each record."""
-    if several:
-        return [tuple(map(str, row["label"])) for row in records]  # type: ignore[arg-type]
-    return [(str(row["label"]),) for row in records]
+    return [tuple(map(str, several(row["label"]))) for row in records]
+
+
+def has_several(records: Sequence[Record]) -> bool:
+    """Whether records have lists of labels."""
+    return not isinstance(records[0]["label"], str)
 
 
 def classes_of(records: Sequence[Record], several: bool, kept: Sequence[str] = ()) -> list[str]:
     """All labels of the training set, and those that are `kept`, numbers by their size, others by the alphabet. Raises
     DataError for fewer than two, or one of which rows have but one label where they might have several."""
-    classes = {*kept, *(label for labels in labels_of(records, several) for label in labels)}
+    classes = {*kept, *(label for labels in labels_of(records) for label in labels)}
     if len(classes) < 2 - several:
         only = f"is labeled {next(iter(classes))!r}" if classes else "has no label"
         raise DataError(f"every training row {only}: there is nothing to tell apart; is it the right column?")
@@ -201,7 +203,7 @@ class LabelReader(RowReader):
 
     def target(self, kind: LabelPredictor, record: Record) -> Tensor:
         """() int64, the class; of several labels (classes,) float32, 1 for those of the row."""
-        labels = labels_of([record], kind.several)[0]
+        labels = labels_of([record])[0]
         for label in labels:
             if label not in kind.labels:
                 near = did_you_mean(nearest(label, kind.labels))
@@ -214,34 +216,32 @@ class LabelReader(RowReader):
         return torch.tensor(kind.labels.index(labels[0]))
 
     def remarks(self, kind: LabelPredictor, rows: SplitRows) -> list[str]:
-        counts = Counter(label for labels in labels_of(rows.training, kind.several) for label in labels)
-        rest = [*untrained_notes(kind.labels, counts), *self.unseen(kind, rows.test, "the test rows")]
-        return [*spelling_notes(counts), *rest]
+        return [*label_notes(labels_of(rows.training), kind.labels), *self.unseen(kind, rows.test, "the test rows")]
 
     def unseen(self, kind: LabelPredictor, records: Sequence[Record], named: str) -> list[str]:
-        labels = (label for labels in labels_of(records, kind.several) for label in labels)
-        return unseen_notes(labels, kind.labels, named)
+        return unseen_notes(labels_of(records), kind.labels, named)
 
     def about(self, kind: LabelPredictor, records: Sequence[Record]) -> dict[str, str]:
-        counts = Counter(label for labels in labels_of(records, kind.several) for label in labels)
+        counts = Counter(label for labels in labels_of(records) for label in labels)
         return {"labels": ", ".join(f"{label} {counts[label]:,}" for label in kind.labels)}
 
 
 def mistakes(answers: Sequence[Label], records: Sequence[Record]) -> ReportPart:
     """What is taken for what; of several labels, precision and recall of each."""
-    several = not isinstance(records[0]["label"], str)
-    references = labels_of(records, several)
-    if several:
+    references = labels_of(records)
+    if has_several(records):
         return label_table([answer.labels for answer in answers], references)
     return confusion([answer.text for answer in answers], [labels[0] for labels in references])
 
 
 def trust(answers: Sequence[Label], records: Sequence[Record]) -> ReportPart:
     """Whether the probabilities hold. A label that was not in training is never right."""
-    several, known = not isinstance(records[0]["label"], str), list(answers[0].probabilities)
+    known = list(answers[0].probabilities)
     probabilities = np.array([[answer.probabilities[label] for label in known] for answer in answers])
-    right = np.array([[label in labels for label in known] for labels in labels_of(records, several)])
-    return calibration(probabilities, right if several else np.where(right.any(axis=1), right.argmax(axis=1), -1))
+    right = np.array([[label in labels for label in known] for labels in labels_of(records)])
+    if not has_several(records):
+        right = np.where(right.any(axis=1), right.argmax(axis=1), -1)
+    return calibration(probabilities, right)
 
 
 def weights_of(settings: Any, kind: LabelPredictor, records: Sequence[Record]) -> Tensor | None:
@@ -251,7 +251,7 @@ def weights_of(settings: Any, kind: LabelPredictor, records: Sequence[Record]) -
     if kind.several:
         what = "with --several a row has any number of labels, and no class of its own"
         raise ConfigError(f"class_weights: {what}; leave it out")
-    return class_weights(settings.class_weights, kind.labels, [label for (label,) in labels_of(records, False)])
+    return class_weights(settings.class_weights, kind.labels, [label for (label,) in labels_of(records)])
 
 
 class LabelTask(RowTask):
@@ -295,9 +295,8 @@ class LabelTask(RowTask):
 
     @classmethod
     def measure(cls, answers: Sequence[Label], records: Sequence[Record]) -> list[Measured]:
-        several = not isinstance(records[0]["label"], str)
-        references, labels = labels_of(records, several), [answer.labels for answer in answers]
-        if several:
+        references, labels = labels_of(records), [answer.labels for answer in answers]
+        if has_several(records):
             return [micro_f1(labels, references), macro_f1(labels, references), subset_accuracy(labels, references)]
         return [accuracy([answer.text for answer in answers], [each[0] for each in references]),
                 macro_f1(labels, references)]  # fmt: skip

@@ -213,20 +213,15 @@ class Answering(RowPredictor):
         if settings.threshold is not None and not self.unanswerable:
             raise InputError("threshold: each training question had an answer, and so has each here; leave it out")
         threshold = self.threshold if settings.threshold is None else settings.threshold
-        best = []
-        for spans, none in self.ranked(inputs, outputs, settings):
+        best, cut = [], []
+        for spans, none, is_part in self.ranked(inputs, outputs, settings):
             if self.unanswerable or not spans:
                 spans.append(AnswerSpan("", none))
             weight = float(np.exp(-threshold))
             spans.sort(key=lambda span: -span.score * (1.0 if span.text else weight))
             best.append(spans[: settings.n_best])
-        return noted(best, list(map(self.asks_too_much, inputs)), self.most)
-
-    def asks_too_much(self, given: Mapping[str, str]) -> bool:
-        """Whether a question is longer than the model reads beside a context."""
-        assert self.tokenizer is not None
-        usual = len(self.texts([given["question"]])[0]) <= self.most // 2 - self.tokenizer.marks.row(2).size
-        return not usual and isinstance(next(self.windows([given]))[0].row, CutRow)
+            cut.append(is_part)
+        return noted(best, cut, self.most)
 
     def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Answering:
         """With the threshold for "no answer" that gives the highest F1 on these records."""
@@ -234,7 +229,7 @@ class Answering(RowPredictor):
             return self
         ranked = self.ranked([self.input_of(record) for record in records], outputs, AnswerSettings())
         margins, gains = [], []
-        for record, (spans, none) in zip(records, ranked, strict=True):
+        for record, (spans, none, _) in zip(records, ranked, strict=True):
             if spans:
                 margins.append(np.log(max(none, 1e-300)) - np.log(max(spans[0].score, 1e-300)))
                 empty, best = (scores_of(text, texts_of(record), True)[0] for text in ("", spans[0].text))
@@ -243,8 +238,9 @@ class Answering(RowPredictor):
 
     def ranked(
         self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: AnswerSettings
-    ) -> Iterator[tuple[list[AnswerSpan], float]]:
-        """For each input its best spans, and the probability that there is no answer: the least of its windows'."""
+    ) -> Iterator[tuple[list[AnswerSpan], float, bool]]:
+        """For each input its best spans, the probability that there is no answer, which is the least of its windows',
+        and whether the question was cut."""
         count, parts = settings.n_best, iter(outputs)
         for each, windows in zip(inputs, self.windows(inputs), strict=True):
             spans: dict[tuple[int, int], float] = {}
@@ -261,7 +257,8 @@ class Answering(RowPredictor):
                         span = strip_span(each["context"], window.starts[first], window.ends[first + more])
                         spans[span] = max(value, spans.get(span, 0.0))
             chosen = sorted((span for span in spans if span[0] < span[1]), key=lambda span: -spans[span])[:count]
-            yield [AnswerSpan(each["context"][start:end], spans[start, end], start, end) for start, end in chosen], none
+            best = [AnswerSpan(each["context"][start:end], spans[start, end], start, end) for start, end in chosen]
+            yield best, none, isinstance(windows[0].row, CutRow)
 
 
 def span_scores(logits: Tensor, first: int, longest: int) -> tuple[Tensor, float]:

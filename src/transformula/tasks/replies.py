@@ -20,7 +20,7 @@ from ..tokenizers.pretrained import Pretrained
 from .base import Progress
 from .learned_parts import PartlyLearned, text_scores
 from .predictor import Answer, Predictor, predictor
-from .writing import end_of, written_after
+from .writing import Continuation, end_of, written_after
 
 AT_ONCE = 64  # replies that are written together
 MAX_REPLY_TOKENS = 256  # tokens of a reply of a model of others, at most, where nothing is said
@@ -109,11 +109,17 @@ class Replying(Predictor):
         said = " and ".join(note for note, true in ((OLDEST, older), (PART, part)) if true)
         return said and f"{said}: the model reads {self.context} tokens"
 
-    @abstractmethod
-    def scores(
-        self, model: Any, prompts: Sequence[list[int]], replies: Sequence[str], written: Sequence[list[int]]
-    ) -> list[float]:
+    def replied(self, written: Sequence[Continuation]) -> list[list[int]]:
+        """The tokens of replies, their ends included, as they are scored."""
+        return [one.ids for one in written]
+
+    def scores(self, model: Any, prompts: Sequence[list[int]], written: Sequence[Continuation]) -> list[float]:
         """Log P of a token of each reply after its prompt, on average, its end included."""
+        texts = []
+        for prompt, ids in zip(prompts, self.replied(written), strict=True):
+            whole = np.array([*prompt, *ids])[: None if self.context is None else self.context + 1]
+            texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt)))
+        return [-score.nats / score.tokens for score in text_scores(model, texts)]
 
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
         """Raise DataError or InputError for messages that cannot be replied to."""
@@ -168,8 +174,7 @@ class Replying(Predictor):
             left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
             apart = not self.continues
             written = written_after(models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart)
-            texts, ids = [one.text for one in written], [one.ids for one in written]
-            scores = chat.scores(models[0], begun, texts, ids)
+            scores = chat.scores(models[0], begun, written)
             for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
@@ -183,10 +188,16 @@ class Replying(Predictor):
         return Conversation(self, model, settings)
 
 
-def apart(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """The message that lists tools, where there is one, and the others."""
-    first = [one for one in messages[:1] if one["role"] == TOOLS and "tools" in one]
-    return first, list(messages[len(first) :])
+def parts_of(
+    chat: Replying, messages: Sequence[Message], settings: ReplySettings
+) -> tuple[list[Message], list[Message], list[Message]]:
+    """What lists tools, what the system says, and the rest of a dialogue. Raises InputError, DataError."""
+    tools = [one for one in messages[:1] if one["role"] == TOOLS and "tools" in one]
+    rest = messages[len(tools) :]
+    begun = next((n for n, one in enumerate(rest) if one["role"] != "system"), 0)
+    system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
+    chat.check_roles(system, "system")
+    return tools, [*system, *rest[:begun]], list(rest[begun:])
 
 
 class Conversation:
@@ -237,8 +248,8 @@ class TemplatedChat(Replying):
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
         """Raise InputError for a message that names a special token, whatever part of it does, as the template may
         print each: it could end its turn, and begin another's."""
-        tools, rest = apart(messages)
-        for number, message in enumerate([*tools, *rest], 1 - len(tools)):
+        lists_tools = any(one["role"] == TOOLS and "tools" in one for one in messages[:1])
+        for number, message in enumerate(messages, 1 - lists_tools):
             who = "its list of tools" if message["role"] == TOOLS else f"message {number}"
             for key, text in texts_in(message):
                 name = self.tokenizer.special_in(text)
@@ -252,27 +263,16 @@ class TemplatedChat(Replying):
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
         """What the template makes of the messages. Those that are left out go up to a message of the user."""
         assert self.tokenizer.chat is not None
-        listed, messages = apart(messages)
+        listed, before, rest = parts_of(self, messages, settings)
         tools = {"tools": listed[0]["tools"]} if listed else {}
-        begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
-        system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
-        self.check_roles(system, "system")
-        asked = [begun, *(n for n, one in enumerate(messages) if n > begun and one["role"] == "user")]
+        asked = [0, *(n for n, one in enumerate(rest) if n and one["role"] == "user")]
         kept, least = self.room(settings)
-        for first in asked:
-            read = [*system, *messages[:begun], *messages[first:]]
+        for older in asked:
+            read = [*before, *rest[older:]]
             ids = self.tokenizer.encode_special(self.tokenizer.chat.render(read, **tools), template=False)
-            if self.context is None or len(ids) + (least if first == asked[-1] else kept) <= self.context + 1:
-                return Prompt(ids, self.left_out(first - begun), first - begun)
+            if self.context is None or len(ids) + (least if older == asked[-1] else kept) <= self.context + 1:
+                return Prompt(ids, self.left_out(older), older)
         raise InputError(
             f"the dialogue has {len(ids)} tokens, and a reply may have {least}: together more than the {self.context}"
             f" that the model reads; shorten it, or the reply: {setting('max_tokens', str(max(1, least // 4)))}"
         )
-
-    def scores(
-        self, model: Any, prompts: Sequence[list[int]], replies: Sequence[str], written: Sequence[list[int]]
-    ) -> list[float]:
-        wholes = [np.array([*prompt, *ids]) for prompt, ids in zip(prompts, written, strict=True)]
-        firsts = [np.arange(1, len(whole)) >= len(prompt) for whole, prompt in zip(wholes, prompts, strict=True)]
-        texts = [PartlyLearned(whole, learned) for whole, learned in zip(wholes, firsts, strict=True)]
-        return [-score.nats / score.tokens for score in text_scores(model, texts)]

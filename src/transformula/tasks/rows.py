@@ -37,9 +37,8 @@ from .cut_rows import notes_of, notes_on
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
 from .scores.baselines import Baseline, predicted_by
-from .scores.measured import Measured
+from .scores.measured import Measured, ReportPart
 from .scores.report import ScoreReport, score_report, standing_above
-from .scores.tables import ReportPart
 from .trained import ScoredRowSettings, Trained
 from .writing import load_predictor
 

@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import chain_marginals, chain_nll, viterbi
-from .label_spelling import spelling_notes, unseen_notes, untrained_notes
+from .label_spelling import label_notes, unseen_notes
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
@@ -40,8 +40,7 @@ from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import most_frequent_tag
 from .scores.calibration import decision_calibration
 from .scores.confusion import entity_table, tag_confusion
-from .scores.measured import Measured
-from .scores.tables import ReportPart
+from .scores.measured import Measured, ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
 from .span_schemes import allowed_moves, mark_spans, scheme_of
 from .tagged_rows import columns_for, tags_of, tokens_of, with_stripped_tags, word_counts
@@ -334,12 +333,11 @@ class TaggedSentences(RowReader):
         return targets
 
     def remarks(self, kind: Tagger, rows: SplitRows) -> list[str]:
-        counts = Counter(tag for row in rows.training for tag in tags_of(row))
-        rest = [*untrained_notes(kind.tags, counts, "tag"), *self.unseen(kind, rows.test, "the test rows")]
-        return [*spelling_notes(counts, "tag"), *rest]
+        notes = label_notes(map(tags_of, rows.training), kind.tags, "tag")
+        return [*notes, *self.unseen(kind, rows.test, "the test rows")]
 
     def unseen(self, kind: Tagger, records: Sequence[Record], named: str) -> list[str]:
-        return unseen_notes((tag for row in records for tag in tags_of(row)), kind.tags, named, "tag")
+        return unseen_notes(map(tags_of, records), kind.tags, named, "tag")
 
     def side(self, kind: Any, records: Sequence[Record]) -> Side:
         """Sentences that are too long for the model are several rows."""

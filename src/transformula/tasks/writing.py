@@ -212,17 +212,17 @@ class Writing(Predictor):
         from ..generation.beam import search
 
         learned = [model.positions_of(self.input) for model in models if hasattr(model, "positions_of")]
-        room = min((count for count in learned if count is not None), default=math.inf)
+        positions = min((count for count in learned if count is not None), default=math.inf)
         written = [[Written("")] for _ in inputs]
         nonempty = [row for row, source in enumerate(inputs) if not isinstance(source, str) or source.strip()]
         for first in range(0, len(nonempty), AT_ONCE):
             rows = nonempty[first : first + AT_ONCE]
             prompts, sources = self.prompts([inputs[row] for row in rows])
             for row, ids in zip(rows, sources.get("source", ()), strict=False):
-                if len(ids) > room:
+                if len(ids) > positions:
                     raise InputError(
-                        f"source {row + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
-                        f" positions: shorten it ({shown(str(inputs[row]))})"
+                        f"source {row + 1} has {len(ids)} tokens, its end included, and the model has learned"
+                        f" {positions} positions: shorten it ({shown(str(inputs[row]))})"
                     )
             begin = ["" if prefixes is None else prefixes[row] or "" for row in rows]
             begun = None if prefixes is None else [self.target.encode(self.spelling.target(text)) for text in begin]
@@ -237,7 +237,9 @@ class Writing(Predictor):
                     text = self.target.decode(token for token in h.tokens if token < self.target.vocab)
                     text = self.spelling.written(text, prefix)
                     written[row].append(Written(text, h.score, h.log_probability, len(h.tokens)))
-            cut = self.cut([inputs[row] for row in rows])
+            cut = [False] * len(rows)
+            if self.room is not None:
+                cut = [len(ids) > self.room for ids in self.whole([inputs[row] for row in rows])]
             for row, answers in zip(rows, noted([written[row] for row in rows], cut, self.most or 0), strict=True):
                 written[row] = list(answers)
             if progress is not None:
@@ -258,20 +260,19 @@ class Writing(Predictor):
         assert self.source is not None
         end_of(self.source)
         before, after = (np.array(marks, dtype=np.int64) for marks in self.source.marks.source)
-        room = None if self.most is None else self.most - len(before) - len(after)
-        return [np.concatenate([before, ids[:room], after]) for ids in self.whole(sources)]
+        return [np.concatenate([before, ids[: self.room], after]) for ids in self.whole(sources)]
 
     def whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
         """Token ids of texts, however long they are."""
         assert self.source is not None
         return self.source.encode_many([self.spelling.source(str(text)) for text in sources])
 
-    def cut(self, sources: Sequence[Value]) -> list[bool]:
-        """Whether each source is a text that is longer than the model reads."""
+    @property
+    def room(self) -> int | None:
+        """Tokens of a text that are read at most, without what stands around it; None: any."""
         if self.most is None or self.source is None:
-            return [False] * len(sources)
-        room = self.most - sum(map(len, self.source.marks.source))
-        return [len(ids) > room for ids in self.whole(sources)]
+            return None
+        return self.most - sum(map(len, self.source.marks.source))
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
         """Pictures as the model reads them; see `picture_numbers`."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..image_classification import ImageClassifier
 from ..image_text_retrieval import SUFFIXES, ImageTextEmbedder
-from ..pipeline import Pipeline, RowPipeline, pipeline
+from ..pipeline import SCRIPTS, Pipeline, RowPipeline, pipeline
 
 MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # of pictures that are tried, with their channels
 PIXELS = "from -1 to 1: value / 127.5 - 1"
@@ -44,6 +44,7 @@ class PictureTextPipeline(RowPipeline[ImageTextEmbedder]):
 @pipeline("image-classifier")
 class PicturePipeline(Pipeline[ImageClassifier]):
     scored = True
+    script = SCRIPTS / "classifier.py"
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor

@@ -15,7 +15,7 @@ from ...tokenizers.base import FILE, Tokenizer
 from ...tokenizers.pretrained import CLEANED, Pretrained
 from ..masked_language_modeling import Filling
 from ..masking import marks_of, mask_of
-from ..pipeline import SCRIPTS, Pipeline, marks_of_ids, pipeline
+from ..pipeline import Pipeline, marks_of_ids, pipeline
 from ..replaced_token_detection import Detecting
 from ..writing import SOURCE, TextGenerator, Writing
 from .pictures import draw_pictures
@@ -81,10 +81,6 @@ class WritingPipeline(Pipeline[Writing]):
         each = (self.predictor.most, context, module.positions_of(self.predictor.input))
         known = [count for count in each if count is not None]
         return {"most": min(known)} if known else {}
-
-    @property
-    def script(self) -> Path:
-        return SCRIPTS / "captioning.py" if self.predictor.source is None else super().script
 
     @property
     def unscripted(self) -> str:

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from ...cost.words import table
 from ...errors import InputError
 from ...figure import FAINT, INK, SERIES, new_figure, svg_of
-from .measured import Measured, Numbers, check_as_many, mean_of, of_sums, ratio
+from .measured import Measured, Numbers, ReportPart, check_as_many, mean_of, of_sums, ratio
 
 BINS = 15
 BAR_CHARACTERS = 30  # characters of a bar
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(ReportPart):
     """confidence  (decisions,): the probability of what was decided
     right       (decisions,): whether it was right
     error       the expected calibration error, from 0 to 100
@@ -82,14 +82,8 @@ class Calibration:
         with new_figure(4.4, 4.0) as (figure, axes):
             filled = self.bins[self.bins[:, 0] > 0]
             edges = np.arange(BINS) / BINS
-            axes.bar(
-                edges,
-                self.bins[:, 0] / len(self.right),
-                width=1 / BINS,
-                align="edge",
-                color=FAINT,
-                label="share of rows",
-            )
+            share = self.bins[:, 0] / len(self.right)
+            axes.bar(edges, share, width=1 / BINS, align="edge", color=FAINT, label="share of rows")
             axes.plot([0, 1], [0, 1], linestyle="--", linewidth=1, color=INK, label="as it should be")
             axes.plot(filled[:, 1], filled[:, 2], marker="o", markersize=4, color=SERIES[0], label="model")
             axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")

@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from ...cost.words import table
-from .measured import check_as_many
+from .measured import ReportPart, check_as_many
 from .tags import Tags, check_tags, spans_of
 
 LISTED_LABELS = 12  # labels of a table that shows them all; of more, so many of the most confused pairs
@@ -18,7 +18,7 @@ MAX_HEAD_CHARACTERS = 8  # characters of a label that heads a column; where one 
 
 
 @dataclass(frozen=True)
-class Confusion:
+class Confusion(ReportPart):
     """counts   how often rows of one label (first) were predicted to have another (second), or the same
     labels   all labels, in order"""
 
@@ -26,7 +26,6 @@ class Confusion:
     counts: Counter[tuple[str, str]]
 
     name = "confusion"
-    svg = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -85,13 +84,12 @@ def in_order(labels: Collection[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LabelTable:
+class LabelTable(ReportPart):
     """rows  of each label how many are right, predicted, and there; most frequent first"""
 
     rows: dict[str, tuple[int, int, int]]
 
     name = "labels"
-    svg = None
 
     @property
     def data(self) -> dict[str, Any]:

@@ -69,6 +69,18 @@ class Measured:
         return len(self.sentences)
 
 
+class ReportPart:
+    """What a report has beside its scores, such as a table of mistakes: `str` of it is for people, `data` for programs;
+    `svg` is its picture, None for none."""
+
+    name: str
+    data: Any
+
+    @property
+    def svg(self) -> str | None:
+        return None
+
+
 def of_sums(
     name: str,
     signature: str,

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...cost.words import table
-from .measured import Measured, Numbers
-from .tables import ReportPart
+from .measured import Measured, Numbers, ReportPart
 
 LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
 AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB

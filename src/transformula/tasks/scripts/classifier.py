@@ -1,14 +1,19 @@
-"""Labels of texts: python predict.py "A fine film.", or a text a line of standard input; of pairs, with a tab between.
+"""Labels of texts or pictures: python predict.py "A fine film.", or three.png; or a text, or the name of a file, a line
+of standard input. Pairs of texts have a tab between; pictures need Pillow.
 
 An answer is the label (of several, all that are given), and behind a tab its probability."""
 
-from .runtime import answer_all, encode_row, label_of, pipeline, program
+from .runtime import answer_all, encode_row, label_of, pipeline, program, read_picture
 
 model = program("model")
 
 
-def answer(text):
-    logits, *_ = model(encode_row(text.split("\t") if pipeline["pair"] else [text])).values()
+def answer(given):
+    if "picture" in pipeline:
+        row = {"image": [read_picture(given)]}
+    else:
+        row = encode_row(given.split("\t") if pipeline["pair"] else [given])
+    logits, *_ = model(row).values()
     return label_of(logits[0, 0])
 
 

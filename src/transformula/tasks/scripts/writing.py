@@ -1,9 +1,10 @@
-"""Writes a text for a text, greedily: python predict.py "Zwei Hunde.", or a text a line of standard input."""
+"""Writes a text for a text, or for a picture, greedily: python predict.py "Zwei Hunde.", or cat.png; or a text, or the
+name of a file, a line of standard input. Pictures need Pillow."""
 
 import unicodedata
 from itertools import takewhile
 
-from .runtime import answer_all, capitalize, encode_row, open_tokenizer, pipeline, text_of, writer
+from .runtime import answer_all, capitalize, encode_row, open_tokenizer, pipeline, read_picture, text_of, writer
 
 write = writer()
 reader = open_tokenizer(pipeline["reader"])
@@ -17,10 +18,12 @@ def spell(text):
     return " " + text.lower() if pipeline["spelling"]["lower"] == "all" else text
 
 
-def answer(text):
-    if not text.strip():
+def answer(given):
+    if not given.strip():
         return ""
-    ids = list(encode_row([spell(text)], reader)["tokens"][0])
+    if pipeline["picture"]:
+        return capitalize(text_of(write({"image": [read_picture(given)]})))
+    ids = list(encode_row([spell(given)], reader)["tokens"][0])
     return capitalize(text_of(write({"source": [ids]})))
 
 
