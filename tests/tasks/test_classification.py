@@ -190,7 +190,7 @@ def test_rows_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
     path = spelled(tmp_path / "rows.jsonl", [*["a", "b"] * 20, None, "", " ", float("nan"), "NaN", " a "])
     task = made(path)
     assert task.data.kind.labels == ["a", "b"]
-    assert "data: 5 of 46 rows have no label and are left out" in task.data.preview.data["notes"]
+    assert "data: 5 of 46 rows have no label and are left out" in task.preview().data["notes"]
     source = task.data.source
     assert sum(map(len, (source.training, source.validation, source.test))) == 41
     with pytest.raises(DataError, match="no row has a label"):
@@ -202,13 +202,13 @@ def test_labels_that_may_be_one_are_named_with_their_counts(tmp_path: Path) -> N
     training = spelled(tmp_path / "rows.jsonl", [*labels[:-1] * 2, labels[-1]])
     other = spelled(tmp_path / "other.jsonl", ["x"])
     task = made(training, validation=str(other), overlap="keep")
-    notes = " ".join(task.data.preview.data["notes"])
+    notes = " ".join(task.preview().data["notes"])
     for said in ("'1.0' 4, '1' 2; if they are one, write it one way", "'X' 2, 'x' 2", "'x  y' 2, 'x y' 2",
                  "'None' 2; if so, leave their rows out: where='COLUMN != None'",
                  "little is learned of them: 'once' 1"):  # fmt: skip
         assert said in notes
     plain = made(spelled(tmp_path / "plain.jsonl", ["yes", "no"] * 9))
-    assert not [note for note in plain.data.preview.data["notes"] if "label" in note]
+    assert not [note for note in plain.preview().data["notes"] if "label" in note]
 
 
 def test_labels_are_compared_whatever_they_are() -> None:
@@ -223,7 +223,7 @@ def test_test_labels_that_training_has_not_are_named(tmp_path: Path) -> None:
     spelled(validation, ["good"])
     spelled(test, ["good", "goood", "goood", "mixed"])
     task = made(training, validation=str(validation), test=str(test), overlap="keep")
-    said = [note for note in task.data.preview.data["notes"] if "count as wrong" in note]
+    said = [note for note in task.preview().data["notes"] if "count as wrong" in note]
     assert said == ["labels of the test rows that training has not, so that they count as wrong: 'goood' 2,"
                     " 'mixed' 1; did you mean good? known: bad, good"]  # fmt: skip
 
@@ -241,7 +241,7 @@ def test_of_several_labels_none_is_one_of_them(tmp_path: Path) -> None:
     task = made(spelled(tmp_path / "rows.jsonl", [*[["a", "b "], ["a"]] * 9, [], None]), several=True)
     assert task.data.kind.labels == ["a", "b"]
     assert (
-        "data: 2 of 20 rows have no label and are read as having none of the labels" in task.data.preview.data["notes"]
+        "data: 2 of 20 rows have no label and are read as having none of the labels" in task.preview().data["notes"]
     )
 
 

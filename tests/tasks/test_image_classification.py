@@ -54,7 +54,7 @@ def test_pictures_without_a_label_are_left_out_and_counted(shapes: Path) -> None
     )
     task = made(shapes)
     assert task.data.kind.labels == ["left", "right"]
-    assert any("1 of 40 rows have no label and are left out" in note for note in task.data.preview.data["notes"])
+    assert any("1 of 40 rows have no label and are left out" in note for note in task.preview().data["notes"])
 
 
 BEFORE = "p = patches(image, {}, channels={})\nx = p + positions(p, rows={})"

@@ -264,6 +264,6 @@ def test_tags_that_may_be_one_are_named(tmp_path: Path) -> None:
     rows = [{"tokens": ["a", "b", str(n)], "tags": ["Noun", " noun", "X"]} for n in range(12)]
     test = written(tmp_path / "test.jsonl", {"tokens": ["a"], "tags": ["verb"]})
     task = made(written(tmp_path / "a.jsonl", *rows), test=str(test), split=0.05)
-    notes = " ".join(task.data.preview.data["notes"])
+    notes = " ".join(task.preview().data["notes"])
     assert "tags that differ by case" in notes
     assert "tags of the test rows that training has not" in notes and "'verb' 1" in notes

@@ -16,6 +16,7 @@ from numpy.random import Generator, default_rng
 
 from ..data.settings import TextSettings
 from ..errors import DataError
+from ..generation.decoding import device_of
 from .base import Batch, Progress
 from .language_modeling import TextTask
 
@@ -66,11 +67,11 @@ class AlteredText(TextTask):
         return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
 
 
-def altered_batches(task: AlteredText, progress: Progress | None = None) -> Iterator[Batch]:
-    """The altered windows of the validation text, some at a time."""
-    rows, most = task.altered, task.evaluated_at_once
+def altered_batches(task: AlteredText, model: Any, progress: Progress | None = None) -> Iterator[Batch]:
+    """The altered windows of the validation text, some at a time, where the model is."""
+    rows, most, device = task.altered, task.evaluated_at_once, device_of(model)
     for first in range(0, len(rows), most):
-        yield task.joined(rows[first : first + most])
+        yield task.joined(rows[first : first + most]).to(device)
         if progress is not None:
             progress(min(first + most, len(rows)), len(rows))
 

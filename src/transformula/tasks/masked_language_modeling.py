@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,18 +29,17 @@ from .masking import (
     Masked,
     MaskedText,
     as_line,
-    batch_of_texts,
     check_sees_all,
     chosen_tokens,
     marks_of,
     mask_of,
     most_frequent,
+    text_batches,
     unigram,
+    whole_text,
 )
 from .predictor import Answer, Predictor, predictor
 from .verb import Verb
-
-AT_ONCE = 32  # texts whose gaps are filled together
 
 
 @dataclass(frozen=True)
@@ -72,16 +70,12 @@ class Filling(Predictor):
     def predict(
         self, models: Sequence[Any], inputs: Sequence[str], settings: FillSettings, *, progress: Any = None
     ) -> list[list[Filled]]:
-        model, answers = models[0], []
-        for first in range(0, len(inputs), AT_ONCE):
-            rows = [self.ids(text, settings.sign) for text in inputs[first : first + AT_ONCE]]
-            batch = batch_of_texts(model, rows, first)
+        answers: list[list[Filled]] = []
+        texts = [self.ids(text, settings.sign) for text in inputs]
+        for rows, batch in text_batches(models[0], texts, progress):
             with torch.no_grad():
-                logits = masked_logits(model, batch)[..., : self.tokenizer.vocab].float()
-            for row, row_logits in zip(rows, logits, strict=True):
-                answers.append(self.filled(row, row_logits, settings))
-            if progress is not None:
-                progress(first + len(rows), len(inputs))
+                logits = masked_logits(models[0], batch)[..., : self.tokenizer.vocab].float()
+            answers += [self.filled(row, own, settings) for row, own in zip(rows, logits, strict=True)]
         return answers
 
     @classmethod
@@ -102,8 +96,7 @@ class Filling(Predictor):
             raise InputError(f"there is no gap in {shown(text)}: write {sign} where a token is missing")
         first, *others = (self.tokenizer.encode(part) for part in self.parts(text, sign))
         ids = [*first, *(number for part in others for number in (mask_of(self.tokenizer), *part))]
-        opening, closing = (self.tokenizer.marks.opening, self.tokenizer.marks.closing) if self.documents else ((), ())
-        return np.array([*opening, *ids, *closing])
+        return whole_text(self.tokenizer, ids, self.documents)
 
     def filled(self, ids: np.ndarray, logits: Tensor, settings: FillSettings) -> list[Filled]:
         """The most probable combinations of tokens, one for each mask of (tokens,) ids; logits (length, vocab)."""
@@ -173,7 +166,7 @@ tokenizer, and takes the blank before it along.""",
         tokens             how many were chosen
         """
         view, rows = evaluating(model), []
-        for batch in map(partial(Batch.to, device=device_of(model)), altered_batches(self, progress)):
+        for batch in altered_batches(self, model, progress):
             chosen = batch.targets != IGNORED
             targets = batch.targets[chosen]
             with torch.no_grad():

@@ -6,7 +6,7 @@ the weights and the same tokenizer leaves it unused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +22,11 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .altered_text import AlteredText
-from .base import EVALUATION_COST, IGNORED, Batch
+from .base import EVALUATION_COST, IGNORED, Batch, Progress
 from .seq2seq_data import padded_batch
 
 COUNTED_TOKENS = 4_000_000  # tokens of the training text that the baselines count, or few more
+TEXTS_AT_ONCE = 32  # texts that are read together
 MASK = "[MASK]"  # how the mask is shown to people
 SHOWN_TOKENS = 48  # tokens of a window that a sample shows
 
@@ -131,16 +132,29 @@ class MaskedText(AlteredText):
         return EVALUATION_COST * self.window * rows
 
 
-def batch_of_texts(model: Any, rows: Sequence[np.ndarray], first: int) -> Batch:
-    """Texts as token ids, the first of them number `first` + 1: a batch where the model is. Raises InputError for one
-    that is longer than the positions that the model has learned."""
+def whole_text(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray, documents: bool) -> np.ndarray:
+    """The tokens of a text as a model reads them, (tokens,): between two ends of `documents`, where those of training
+    stood so."""
+    marks = tokenizer.marks
+    return np.array([*marks.opening, *ids, *marks.closing] if documents else [*ids])
+
+
+def text_batches(
+    model: Any, rows: Sequence[np.ndarray], progress: Progress | None = None
+) -> Iterator[tuple[Sequence[np.ndarray], Batch]]:
+    """Texts as token ids, some at a time, with their batch where the model is. Raises InputError for a text that is
+    longer than the positions that the model has learned."""
     limit = model.positions_of("tokens")
-    for number, row in enumerate(rows, first + 1):
+    for number, row in enumerate(rows, 1):
         if limit is not None and len(row) > limit:
             what = f"text {number} has {len(row)} tokens, and the model has learned {limit} positions"
             raise InputError(f"{what}: shorten it")
-    lengths = {"tokens": torch.tensor([len(row) for row in rows])}
-    return Batch({"tokens": padded(rows)}, torch.empty(0), lengths).to(device_of(model))
+    for first in range(0, len(rows), TEXTS_AT_ONCE):
+        some = rows[first : first + TEXTS_AT_ONCE]
+        lengths = {"tokens": torch.tensor([len(row) for row in some])}
+        yield some, Batch({"tokens": padded(some)}, torch.empty(0), lengths).to(device_of(model))
+        if progress is not None:
+            progress(first + len(some), len(rows))
 
 
 def chosen_tokens(windows: Sequence[Masked]) -> np.ndarray:

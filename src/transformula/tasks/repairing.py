@@ -102,7 +102,7 @@ class Repairing(AlteredText):
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text, damaged always in the same way; see `target_scores`."""
-        return target_scores(model, altered_batches(self, progress))
+        return target_scores(model, altered_batches(self, model, progress))
 
     def cost_of(self, rows: int) -> float:
         return EVALUATION_COST * sum(len(row.target) for row in self.altered) * rows / len(self.altered)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -42,17 +41,16 @@ from .masking import (
     MaskedText,
     MaskSettings,
     as_line,
-    batch_of_texts,
     check_sees_all,
     marks_of,
+    text_batches,
     unigram,
+    whole_text,
 )
 from .predictor import Answer, Predictor, predictor
 from .rows import positions_of
 from .scores.report import standing
 from .seq2seq_data import padded_batch
-
-AT_ONCE = 32  # texts that are read together
 
 
 class DetectionSettings(MaskSettings):
@@ -158,22 +156,15 @@ class Detecting(Predictor):
     def predict(
         self, models: Sequence[Any], inputs: Sequence[str], settings: Any = None, *, progress: Progress | None = None
     ) -> list[list[Marked]]:
-        model, answers = models[0], []
-        for first in range(0, len(inputs), AT_ONCE):
-            texts = inputs[first : first + AT_ONCE]
-            opening, closing = (
-                (self.tokenizer.marks.opening, self.tokenizer.marks.closing) if self.documents else ((), ())
-            )
-            rows = [np.array([*opening, *self.tokenizer.encode(text), *closing]) for text in texts]
-            batch = batch_of_texts(model, rows, first)
-            ones = torch.ones(len(texts), 1, dtype=torch.long, device=device_of(model))
+        answers = []
+        texts = [whole_text(self.tokenizer, self.tokenizer.encode(text), self.documents) for text in inputs]
+        for rows, batch in text_batches(models[0], texts, progress):
+            ones = torch.ones(len(rows), 1, dtype=torch.long, device=batch.inputs["tokens"].device)
             lengths = {**batch.lengths, "source": ones[:, 0]}
             with torch.no_grad():
-                detection = model(source=0 * ones, **batch.inputs, lengths=lengths)["replaced"][..., 0]
+                detection = models[0](source=0 * ones, **batch.inputs, lengths=lengths)["replaced"][..., 0]
             for row, probabilities in zip(rows, detection.float().sigmoid().tolist(), strict=True):
                 answers.append([self.marked(row.tolist(), probabilities[: len(row)])])
-            if progress is not None:
-                progress(first + len(texts), len(inputs))
         return answers
 
     def marked(self, ids: Sequence[int], probabilities: Sequence[float]) -> Marked:
@@ -237,7 +228,7 @@ class ReplacedTokenDetection(MaskedText):
         tokens     how many were looked at
         """
         view, sums = evaluating(model), torch.zeros(6, dtype=torch.double)
-        for batch in map(partial(Batch.to, device=device_of(model)), altered_batches(self, progress)):
+        for batch in altered_batches(self, model, progress):
             with torch.no_grad():
                 both = passes(view, batch, self.masking.mask)
             generator = F.cross_entropy(both.logits.float(), both.targets, reduction="sum")

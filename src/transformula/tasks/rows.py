@@ -230,31 +230,6 @@ class RowData:
         budget = max(round(batch * float(lengths.mean())), int(lengths.max()))
         self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
 
-    @property
-    def preview(self) -> Preview:
-        source, extra = self.source, self.reader.about(self.kind, self.source.training)
-        examples = [short_row(record) for record in source.training[:SHOWN_ROWS]]
-        training, validation, test = (len(each) for each in (self.training, self.validation, source.test))
-        about = {"data": source.name, "training_rows": training, "validation_rows": validation, "test_rows": test}
-        about |= {"tokenizer": self.about, "examples": examples, "notes": list(self.notes), **extra}
-        rows = [("data", f"{source.name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
-        if self.about:
-            rows += [("tokenizer", self.about), ("lengths", lengths_shown(lengths_of(self.training.lengths)))]
-        rows += extra.items()
-        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in self.notes)])
-
-    @property
-    def described(self) -> dict[str, Any]:
-        digests = [row_digest(record) for side in (self.training, self.validation) for record in side.records]
-        return {
-            "data": self.source.name,
-            "identity": hashlib.sha256(b"".join(digests)).hexdigest()[:32],
-            "training_rows": len(self.training),
-            "validation_rows": len(self.validation),
-            "tokenizer": self.kind.tokenizer and self.kind.tokenizer.identity,
-            **self.numbers,
-        }
-
 
 class RowTask(Task):
     """A task on rows. A task says:
@@ -415,7 +390,27 @@ class RowTask(Task):
         )
 
     def preview(self) -> Preview:
-        return self.data.preview
+        data, source = self.data, self.data.source
+        extra = self.reader.about(data.kind, source.training)
+        examples = [short_row(record) for record in source.training[:SHOWN_ROWS]]
+        training, validation, test = (len(each) for each in (data.training, data.validation, source.test))
+        about = {"data": source.name, "training_rows": training, "validation_rows": validation, "test_rows": test}
+        about |= {"tokenizer": data.about, "examples": examples, "notes": list(data.notes), **extra}
+        rows = [("data", f"{source.name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
+        if data.about:
+            rows += [("tokenizer", data.about), ("lengths", lengths_shown(lengths_of(data.training.lengths)))]
+        rows += extra.items()
+        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in data.notes)])
 
     def describe(self) -> dict[str, Any]:
-        return {"task": self.name, **self.data.described}
+        data = self.data
+        digests = [row_digest(record) for side in (data.training, data.validation) for record in side.records]
+        return {
+            "task": self.name,
+            "data": data.source.name,
+            "identity": hashlib.sha256(b"".join(digests)).hexdigest()[:32],
+            "training_rows": len(data.training),
+            "validation_rows": len(data.validation),
+            "tokenizer": data.kind.tokenizer and data.kind.tokenizer.identity,
+            **data.numbers,
+        }
