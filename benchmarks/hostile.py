@@ -16,7 +16,7 @@ from typing import Any
 
 from transformula import gallery
 from transformula.analysis.accounting import summary
-from transformula.inspection.explanation import explained
+from transformula.inspection.explanation import explanation_of
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
@@ -122,7 +122,7 @@ def refuse(text: str) -> FormulaError | None:
         architecture = check(read_any(text), words)
     except FormulaError as error:
         return error
-    repr(explained(architecture, words))
+    repr(explanation_of(architecture, words))
     repr(summary(architecture))
     return None
 

@@ -23,7 +23,7 @@ from transformula.analysis.warning_table import Remedy, Warning
 from transformula.diagram.parts import diagrams
 from transformula.diagram.svg import DARK, LIGHT, colors, draw_diagrams
 from transformula.gallery import KINDS, Entry, in_order
-from transformula.inspection.explanation import explained
+from transformula.inspection.explanation import explanation_of
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_text import ModelText
@@ -268,7 +268,7 @@ def article(entry: Entry) -> str:
     """One entry."""
     about = dict(entry.about)
     architecture = check(entry.text, vocabulary())
-    said = explained(architecture, vocabulary())
+    said = explanation_of(architecture, vocabulary())
     analysis: Analysis = said.analysis
     norming, verdict = norming_of(analysis), verdict_of(analysis)
     chips = [about["year"]] if "year" in about else []

@@ -27,7 +27,7 @@ from transformula.api.recipe import read_recipe
 from transformula.cli import door
 from transformula.interop.named import entries
 from transformula.language.messages import MESSAGES
-from transformula.language.vocabulary import KINDS, WordRecord
+from transformula.language.vocabulary import KINDS, REACHES, WordRecord
 from transformula.recipes import recipe_names, recipe_path
 from transformula.words import built_in
 
@@ -193,7 +193,7 @@ def one_word(record: WordRecord) -> str:
     if record.parameters or record.inner:
         rows += ["## Parameters", "", *table(("name", "numbers"), word_reference.parameter_rows(record), coded=(0, 1))]
     rows += ["## Shapes and initial values", "", "```text", record.doc, "```", ""]
-    rows += [f"- Result: {word_reference.result_words(record)}.", f"- Sees: {word_reference.REACHES[record.reach]}."]
+    rows += [f"- Result: {word_reference.result_words(record)}.", f"- Sees: {REACHES[record.reach]}."]
     rows += [f"- Devices: {word_reference.split_words(record)}."] if record.splits else []
     rows += [f"- Source: {record.source}."] if record.source else []
     rows += ["", "## Example", "", "```sh", word_reference.command(record), "```"]

@@ -15,7 +15,7 @@ from tests.language.test_models import DOCUMENTS, read
 from transformula import gallery
 from transformula.analysis.canonical import WIRING_DEPTH, at_wiring_depth, wiring_key
 from transformula.analysis.graph_distance import (
-    LEAST,
+    LEAST_DISTANCE,
     WiringShape,
     distance,
     layers_apart,
@@ -180,7 +180,7 @@ def test_random_formulas_keep_the_rules() -> None:
         shapes.append(shape(check(text.override({"heads": 4, "width": 16}), vocabulary())))
     for a, b in combinations(shapes, 2):
         assert distance(a, b) == distance(b, a)
-        assert (distance(a, b) >= LEAST) == (a.key != b.key)
+        assert (distance(a, b) >= LEAST_DISTANCE) == (a.key != b.key)
 
 
 def test_a_hundred_entries_are_ranked_without_waiting() -> None:

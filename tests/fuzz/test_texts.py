@@ -18,7 +18,7 @@ from benchmarks.hostile import HOSTILE, read_any
 from tests.fuzz import harness
 from transformula.analysis.accounting import summary
 from transformula.gallery import FOLDER
-from transformula.inspection.explanation import explained
+from transformula.inspection.explanation import explanation_of
 from transformula.language import check as checker
 from transformula.language.check import check
 from transformula.model import build
@@ -143,7 +143,7 @@ CHANGES = (by_tokens, by_tokens, by_characters, spliced, repeated, nested, numbe
 def read_all(text: str) -> None:
     """What a user does with a text: all that is said of it, and for small models a run."""
     architecture = check(read_any(text), vocabulary())
-    repr(explained(architecture, vocabulary()))  # with its hash, its costs, its neighbours
+    repr(explanation_of(architecture, vocabulary()))  # with its hash, its costs, its neighbors
     counted = summary(architecture)
     repr(counted)
     if counted.totals.parameters > SMALL or architecture.inputs != ["tokens"] or len(text) % 4:

@@ -9,7 +9,7 @@ import pytest
 
 from transformula import Model, nearest
 from transformula.errors import InputError
-from transformula.inspection.explanation import differs
+from transformula.inspection.explanation import differences_in_words
 
 
 def test_of_equal_distance_the_one_that_differs_least_comes_first() -> None:
@@ -29,15 +29,15 @@ def test_a_model_is_taken_too_and_its_own_entry_is_left_out() -> None:
 def test_what_differs_is_said_from_the_side_of_the_entry() -> None:
     plain = {"norms": ["layernorm"], "chance": [], "scores": [], "shared": []}
     other = {"norms": ["rmsnorm"], "chance": ["dropout"], "scores": ["alibi"], "shared": ["layers", "norm.a", "norm.b"]}
-    assert differs(plain, plain) == ()
-    assert differs(plain, other) == (
+    assert differences_in_words(plain, plain) == ()
+    assert differences_in_words(plain, other) == (
         "its norm is rmsnorm",
         "with dropout",
         "with the formula alibi",
         "its layers share weights",
         "one norm.a and one norm.b for several calls",
     )
-    assert differs(other, plain) == (
+    assert differences_in_words(other, plain) == (
         "its norm is layernorm",
         "without dropout",
         "without the formula alibi",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transformula.analysis.canonical import Steps, canonical, deep, formula_hash, wiring_key
-from transformula.inspection.explanation import explained
+from transformula.inspection.explanation import explanation_of
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
@@ -52,7 +52,7 @@ def test_ten_nested_definitions_have_a_hash() -> None:
 )
 def test_deep_layers_are_explained(text: str) -> None:
     model = read(text)
-    page = explained(model, vocabulary())
+    page = explanation_of(model, vocabulary())
     assert formula_hash(model)[:12] in repr(page)
 
 

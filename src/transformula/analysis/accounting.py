@@ -76,8 +76,7 @@ class Costs:
 
 @dataclass
 class CostRow:
-    """One line of a formula; `section` names the equal ones that it stands for ("layers 1-12"), `count` says how many
-    these are."""
+    """One line of a formula; `section` names the `count` equal ones that it stands for ("layers 1-12")."""
 
     line: str
     shape: str
@@ -208,8 +207,7 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
 
 
 def flops_per_unit(architecture: Architecture) -> float:
-    """Floating-point operations of training on a token, forward and backward; of a model that reads pictures alone, on
-    a picture."""
+    """FLOPs of training on a token, forward and backward; of a model that reads pictures alone, on a picture."""
     made = summary(architecture)
     return made.flops_per_token * (made.length if architecture.inputs == ["image"] else 1)
 

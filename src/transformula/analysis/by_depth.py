@@ -99,8 +99,7 @@ def entering(stack: Stack, name: str) -> str | None:
 def writes_of(
     section: Section, stack: Stack, edges: Mapping[tuple[Value, int | None], str]
 ) -> Iterator[tuple[str, SublayerWrite]]:
-    """The sums on a layer's residual path to which a branch is added, each with the role of the branch's last sublayer.
-    `edges`: the names of the section's edges."""
+    """The sums on the residual path to which a branch is added, by the branch's last sublayer. `edges`: their names."""
     scales = Scales(copies_in(stack))
     scales.section(section)
     order = {value: n for n, value in enumerate(section.values)}

@@ -304,8 +304,7 @@ def first_of_kind(stack: Stack) -> list[int]:
 
 
 def _signature(section: Section) -> list[Any]:
-    """All of a section but for the names of its parameters; other values are meant by their places in its order. What
-    is shared with some layers only equals nothing."""
+    """All of a section but names of parameters, values by their places; what some layers share equals nothing."""
     places: dict[Value, int] = {}
 
     def of(value: Value) -> Any:

@@ -28,7 +28,7 @@ from typing import Any
 from ..language.graph import Architecture, ScoreFormula, Section, Value
 from .canonical import Steps, Wiring, deep, wiring_key
 
-LEAST = 0.25  # between wirings whose keys differ where no edit is found (layers in another proportion, say)
+LEAST_DISTANCE = 0.25  # between wirings whose keys differ where no edit is found (layers in another proportion, say)
 NODE, LEAF, EDGE, OTHER_WORD = 1.0, 0.5, 0.5, 0.5
 """What it costs to put in a node, one that reads nothing (a name, a number, a coefficient), an edge; another word of
 the same kind. A sublayer for one of another kind costs a node."""
@@ -175,8 +175,7 @@ class _Nodes(Wiring):
 
 
 class _Graph:
-    """A layer's graph, read. For each node its label, its kind and family, its arguments, its price and its neighbors'
-    kinds."""
+    """A layer's graph, read: of each node label, kind, family, arguments, price and its neighbors' kinds."""
 
     def __init__(self, text: str) -> None:
         rows = [row.split(" ") for row in text.split(";")] if text else []
@@ -228,8 +227,7 @@ def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[fl
 
 
 def _candidates(a: _Graph, b: _Graph) -> list[dict[int, float]]:
-    """For each node of a the nodes of b that it may be paired with, the last first, each with what the pair saves: both
-    prices, less what the pair costs. That is more than 0."""
+    """For each node of a the nodes of b that it may be paired with, the last first, and what each pair saves (> 0)."""
     candidates = []
     for i, (family, price, around) in enumerate(zip(a.families, a.prices, a.around, strict=True)):
         saved = {}
@@ -326,4 +324,4 @@ def distance(a: WiringShape, b: WiringShape) -> float:
         return 0.0
     pairing = [[_stacks_apart(mine, other) for other in b.stacks] for mine in a.stacks]
     edits = _edits([_price(runs) for runs in a.stacks], [_price(runs) for runs in b.stacks], pairing)
-    return max(LEAST, round(edits[-1][-1], 3))
+    return max(LEAST_DISTANCE, round(edits[-1][-1], 3))

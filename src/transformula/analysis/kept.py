@@ -148,8 +148,7 @@ class Numbers(dict[Value, int]):
         return self[value]
 
     def read(self, section: Section, policy: bool) -> None:
-        """Number a section's values, and note what later sections can read of it. A policy may change what a layer
-        leaves."""
+        """Number a section's values, and note what later ones can read; a policy may change what a layer leaves."""
         for value in (*section.reads.values(), *section.values):
             self.number(value, section.stack)
         changed = policy and section.where == "layer"

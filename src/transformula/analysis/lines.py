@@ -20,8 +20,8 @@ from .vectors import ZERO, UnknownVector
 
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}  # how tightly an operation binds, for brackets
 AROUND = ("norm", "chance", "function")  # kinds of words that may stand around the sum of a whole line
-RUNS = 6  # more runs of layers are not listed one by one
-LONGEST = 56  # terms of more characters are listed without options for a person
+MAX_RUNS = 6  # more runs of layers are not listed one by one
+MAX_TERM_CHARACTERS = 56  # terms of more characters are listed without options for a person
 
 
 def text_of(place: Place) -> str:
@@ -34,7 +34,7 @@ def text_of(place: Place) -> str:
 
 def brief(text: str) -> str:
     """A term's text; if it is long, its calls without their options: `attention(norm(x), ...)`."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_TERM_CHARACTERS:
         return text
     try:
         (line,) = parse(Source("a term", f"x = {text}"))
@@ -96,12 +96,12 @@ class LineAnalysis:
 
 def _listed(names: tuple[str, ...]) -> str:
     """Names and terms, long ones cut: the whole stands in the line above."""
-    return ", ".join(name if len(name) <= LONGEST else name[: LONGEST - 3] + "..." for name in names)
+    most = MAX_TERM_CHARACTERS
+    return ", ".join(name if len(name) <= most else f"{name[: most - 3]}..." for name in names)
 
 
 def analyze_lines(section: Section, scales: Scales, streams: Collection[str] = ()) -> list[LineAnalysis]:
-    """The lines of a section that `scales` has evaluated, those that are not built left out. `streams`: the names
-    that are carried from layer to layer."""
+    """The lines of an evaluated section that are built. `streams`: names carried from layer to layer."""
     reader = _Reader(section, scales, streams)
     lines = enumerate(section.lines)
     return [reader.read(n, place, name, value) for n, (place, name, value) in lines if value is not None]
@@ -225,8 +225,7 @@ class _Reader:
         return [*first, *chain.from_iterable(reversed(later))]
 
     def kind_of(self, term: Value) -> str:
-        """What a term of a sum is: "branch", "skip", "mixed" (both in one), or "added": nothing of the stream is in
-        it."""
+        """What a term of a sum is: "branch", "skip", "mixed" (both), or "added": nothing of the stream is in it."""
         if is_branch(term, self.scales):
             return "branch"
         if not carries(term):
@@ -265,8 +264,8 @@ def _history(value: Value) -> str:
     return text_of(value.place) if value.place is not None else f"{value.stack or value.name}[{value.number:g}]"
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """'0-3, 7' of whole numbers in order; of many runs the first and the last."""
+def spans(numbers: Iterable[int], most: float = MAX_RUNS) -> str:
+    """'0-3, 7' of whole numbers in order; of more runs than `most` the first and the last."""
     runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
     shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    return ", ".join(shown if len(shown) <= RUNS else [*shown[:3], "...", shown[-1]])
+    return ", ".join(shown if len(shown) <= most else [*shown[:3], "...", shown[-1]])

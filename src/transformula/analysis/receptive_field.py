@@ -1,5 +1,4 @@
-"""The receptive field of a stack, how far back a position sees; and its positional encodings, what tells positions
-apart."""
+"""How far back a position sees (the receptive field of a stack), and what tells positions apart (encodings)."""
 
 from __future__ import annotations
 
@@ -10,11 +9,10 @@ from dataclasses import dataclass
 from ..language.context import ROTARY
 from ..language.graph import Call, ScoreFormula, Stack, Value
 from ..language.numbers import evaluate_text
+from ..language.vocabulary import REACHES
 from ..plain import keys
 from .initial_scale import sources
 from .lines import spans
-
-REACHES = ("token", "past", "all")
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def receptive_field(stack: Stack) -> ReceptiveField:
                 # a window or a shift sees only what stands before it in a stack that sees all, too
                 looks_back = stack.causal or (math.isfinite(here) and not (call.word.centered or looks_ahead(call)))
                 past_only = call.word.reach == "past" and looks_back
-                reach = max(reach, "past" if past_only else "all", key=REACHES.index)
+                reach = max(reach, "past" if past_only else "all", key=[*REACHES].index)
                 widest = max(widest, here)
                 far += here
         seen[value] = far

@@ -106,8 +106,7 @@ def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> R
 
 
 def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[str, int]:
-    """Stream -> the toll of the cheapest way to it through these layers, history included, where norms and sublayers
-    cost so much. Streams without a way of a finite toll are left out."""
+    """Stream -> the finite toll of the cheapest way to it through layers, where norms and sublayers cost so much."""
 
     def toll(value: Value) -> float:
         """What it costs to pass; what weighs a stream (a gate, a coefficient) is no way for it."""

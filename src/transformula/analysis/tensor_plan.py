@@ -13,6 +13,7 @@ A word says in its record which of its matrices are split, by which numbers, and
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from ..language.graph import Architecture, Value
 from ..language.numbers import evaluate_text
 from ..plain import TextPage, by_keys, keys
 from .accounting import module_sizes
+from .lines import spans
 
 WHOLE = "whole"
 ADDED = "inside a word that is split: its gradients are added up"
@@ -59,8 +61,7 @@ class SplitRow:
 
 @dataclass(frozen=True)
 class TensorPlan(TextPage):
-    """What `tensor_plan` returns: the rows in order of evaluation. Its `repr` is the table for a person, `.data` is for
-    programs."""
+    """What `tensor_plan` returns, rows in order of evaluation: its `repr` is the table, `.data` is for programs."""
 
     name: str
     size: int
@@ -192,11 +193,4 @@ def layers_in_words(paths: list[str]) -> str:
     numbers = [int(found[1]) for path in paths if (found := LAYER.search(path))]
     if len(numbers) < 2:
         return paths[0]
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    shown = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
-    return LAYER.sub(f"layers.{shown}", paths[0], count=1)
+    return LAYER.sub(f"layers.{spans(numbers, math.inf).replace(', ', ',')}", paths[0], count=1)

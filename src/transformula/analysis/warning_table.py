@@ -89,8 +89,7 @@ Holds = Callable[[StackAnalysis], bool]  # whether a changed stack, analyzed aga
 
 @dataclass(frozen=True)
 class Proposal:
-    """A text made from the user's, not yet checked, and what was done, in words. Of several with the same words the
-    first that holds is a remedy."""
+    """A changed text, not yet checked, and what was done; of several with equal words the first that holds is taken."""
 
     text: ModelText
     words: str

@@ -27,8 +27,7 @@ T = TypeVar("T")
 
 
 def faulty(analysis: StackAnalysis, find: Callable[[LayerGroup], list[T]]) -> Iterator[tuple[LayerGroup, list[T], str]]:
-    """The first layers of each formula that have a fault, what the fault is, and ' in layers 1-3', those of the
-    formula that have it; '' if these are all layers."""
+    """The first layers of each formula with a fault, the faults, and ' in layers 1-3', or '' for all layers."""
     done: set[str] = set()
     for group in analysis.layers:
         faults = find(group)
@@ -192,8 +191,7 @@ def spared(analysis: StackAnalysis, passed: int | None, weight: float) -> str:
 
 
 def weights(norms: Sequence[Value], section: Section, scales: Scales) -> Iterator[float]:
-    """How large the skip is, beside what its branches weigh and the stream that enters, where a norm stands around a
-    sum with a branch."""
+    """How large the skip is, beside its branches and what enters, where a norm stands around a sum with a branch."""
     for norm in norms:
         inner = norm.args[0]
         lines = {None if v.frames else line_of(section, v) for v in (inner, norm)}

@@ -12,7 +12,7 @@ from .. import field_names
 from ..errors import UnknownName, did_you_mean
 from ..language.messages import example as shown_example
 from ..language.numbers import FUNCTIONS
-from ..language.vocabulary import KINDS, Option, Vocabulary, WordRecord
+from ..language.vocabulary import KINDS, REACHES, Option, Vocabulary, WordRecord
 from ..plain import by_keys
 
 TITLES = {  # the heading of each kind of word, in the order in which they are listed
@@ -30,12 +30,6 @@ TITLES = {  # the heading of each kind of word, in the order in which they are l
     "scores": "Scores of attention",
     "output": "Outputs",
 }
-REACHES = {
-    "token": "each position by itself",
-    "past": "in a causal stack a position and those before it, else all",
-    "all": "all positions: not in a causal stack, whose output may call it",
-}
-
 PLAIN = "x = x + attention(norm(x)); x = x + mlp(norm(x))"  # the layer of an example that is said without one
 WIDTH = 112
 

@@ -40,9 +40,9 @@ def explain(model: str | Path | Model, *, ascii: bool = False, use: Sequence[str
     The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
     """
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    from ..inspection.explanation import explained
+    from ..inspection.explanation import explanation_of
 
-    return explained(architecture, known_words(use), ascii=ascii)
+    return explanation_of(architecture, known_words(use), ascii=ascii)
 
 
 def summary(

@@ -98,7 +98,7 @@ class Nearest:
         return self.text()
 
 
-def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def differences_in_words(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
     more = {what: [name for name in theirs[what] if name not in mine[what]] for what in mine}
     less = {what: [name for name in mine[what] if name not in theirs[what]] for what in mine}
@@ -142,7 +142,7 @@ def neighbors(
     for entry in entries:
         apart = distance(wiring, entry.shape)
         if entry.name != architecture.name or apart:
-            different = differs(own, entry.unseen)
+            different = differences_in_words(own, entry.unseen)
             order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
             ranked.append((order, Neighbor(entry.name, entry.title, apart, () if apart else different, entry.wiring)))
     return [neighbor for _, neighbor in sorted(ranked, key=lambda pair: pair[0])], wiring.size
@@ -159,7 +159,7 @@ def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) 
     return Nearest(architecture, near[:count], check(gallery.load(near[0].name), vocabulary))
 
 
-def named(wiring: str, but: str) -> tuple[str, ...]:
+def name_of_wiring(wiring: str, but: str) -> tuple[str, ...]:
     """The entry of this wiring that is most about the wiring, unless it is `but`."""
     kinds = [*(kind for kind in gallery.KINDS if kind not in LAST), *LAST]
     entries = [entry for entry in gallery.indexed() if entry.wiring == wiring]
@@ -181,7 +181,7 @@ class Explanation:
     """What `explain` returns. Its `repr` is the page for a person, at most 100 columns wide; `.data` is for programs.
 
     parts      the text beside the layers, what it leaves out filled in: before, after, output, words, hooks, numbers
-    relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbors.differs`)
+    relatives  gallery entries of the same wiring, each with what its wiring key does not count (`Neighbor.differs`)
     nearest    where there are none: the three nearest, with their distances in edits a layer
     edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
@@ -279,12 +279,12 @@ class Explanation:
             yield from wrapped(row, "", "    ")
 
 
-def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
+def explanation_of(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
     budget = Budget()
     analysis = analyze(architecture, vocabulary, budget)
     for n, warning in enumerate(analysis.warnings):  # the gallery's names of the remedies that they offer
-        offered = tuple(replace(r, names=named(r.wiring, architecture.name)) for r in warning.remedies)
+        offered = tuple(replace(r, names=name_of_wiring(r.wiring, architecture.name)) for r in warning.remedies)
         analysis.warnings[n] = replace(warning, remedies=offered)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     hash = formula_hash(architecture)
@@ -350,7 +350,7 @@ def one_line(source: Source) -> str:
 def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> dict[str, None]:
     """Words of chance without a p, where the file has no number of their name: they do nothing, and that is said."""
     text = architecture.text
-    formulas = [source for stack in text.stacks for source in (stack.before, *stack.layers.values(), stack.after)]
+    formulas = [source for stack in text.stacks for source in stack.formulas]
     idle: dict[str, None] = {}
     for source in filter(None, (*formulas, *text.words.values(), text.output)):
         try:

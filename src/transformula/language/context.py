@@ -240,8 +240,7 @@ def label_table(context: Context, scope: Scope, share: int | None) -> dict[Any, 
 
 
 def labeled(context: Context, scope: Scope, node: CallNode, share: int | None, word: str, family: str = "") -> Any:
-    """The earlier call, or frame, of `word` that a call's label stands for; None where there is none, or where it is of
-    another word of the same family. Raises FormulaError for any other word."""
+    """The earlier call, or frame, of a call's label, or None; FormulaError for a word of another family."""
     thing = label_table(context, scope, share).get((node.label, share)) if node.label else None
     if thing is None or thing.name == word:
         return thing

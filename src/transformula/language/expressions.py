@@ -131,8 +131,7 @@ class Expressions:
         return options
 
     def call(self, node: CallNode, scope: Scope, name: str = "", share: int | None = None) -> Any:
-        """The value of a call. Where a definition only renames the word, `name` is that under which its module stands,
-        and `share` what the definition's call gives."""
+        """The value of a call; of one that a definition only renames, `name` and `share` are the definition's."""
         definition = self.context.definition(node.word, scope.visible)
         if definition is not None:
             self.names.reads.definitions.add(definition.name)
@@ -210,8 +209,7 @@ class Expressions:
 
 
 def combine(node: Binary, left: Value, right: Value, context: Context) -> Value | float:
-    """left operator right: a number where all is one, one of the two where the other changes nothing, else a new value.
-    Raises FormulaError for kinds, widths or sequences that do not go together."""
+    """left operator right: folded, or one of the two, or a new value. Raises FormulaError where they do not match."""
     operator, place = node.operator, node.place
     a, b = (v.number if v.op == "number" else None for v in (left, right))
     if a is not None and b is not None:

@@ -17,8 +17,7 @@ from .source import Place
 
 @dataclass(frozen=True)
 class Message:
-    """`text` is what is wrong, `remedy` what to do; {names} are filled in. `example` is a text that causes it: a
-    formula for `layer`, or a whole model file if it holds a line that starts with a key."""
+    """What is wrong, what to do ({names} are filled in), and a formula or model file that causes it."""
 
     text: str
     remedy: str

@@ -31,13 +31,13 @@ from .model_text import (
 )
 from .parser import MOST_CHARACTERS, MOST_LEVELS
 from .source import Place, Source
+from .vocabulary import REACHES
 
 LANGUAGE = 1
 # What a model's call, a step of decoding or a segment is given beside its inputs, by name.
 OF_A_CALL = ("self", "lengths", "new", "decoding", "carried", "fixed", "states", "at")
 MAPPINGS = {"inputs": "write inputs: {NAME: tokens}", "words": "write words: {NAME: y = expression of x}"}
 YAML = "a model file is YAML: keys with a colon"
-REACHES = ("token", "past", "all")  # what a word sees of its own sequence
 ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)")
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
@@ -207,8 +207,7 @@ class ModelReader:
             raise FormulaError("newer-language", self.place(node), given=written, known=LANGUAGE)
 
     def take_number(self, numbers: dict[str, Source], key: str, key_node: yaml.Node, node: yaml.Node) -> bool:
-        """Take a key into `numbers` if it may be one: its text holds no assignment, or it is a list of such. Raises
-        FormulaError for a name that no formula could read."""
+        """Take a key into `numbers` if its text, or each of its list, holds no assignment. Raises FormulaError."""
         many = isinstance(node, yaml.SequenceNode) and key not in FREE_NUMBERS
         parts = node.value if many else [node]
         plain = [isinstance(n, yaml.ScalarNode) and n.value.strip() and not ASSIGNMENT.search(n.value) for n in parts]

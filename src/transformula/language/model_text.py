@@ -55,8 +55,7 @@ class StackText:
 
 @dataclass(frozen=True)
 class Outside:
-    """What a file says of a word from outside: its reach, and the package that whoever runs the file must name; ""
-    if it does not say. Nothing is imported because a file says so."""
+    """What a file says of a word from outside: its reach, and the package to be named by whoever runs it (or "")."""
 
     reach: str
     package: str = ""
@@ -152,8 +151,7 @@ def checked_flag(text: str, place: Place) -> bool:
 
 
 def unknown_key(place: Place | None, key: str, known: Sequence[str], value: Any, where: str = "") -> FormulaError:
-    """The error for a key that no model has: with our name for it and the value that was given, where the field has a
-    name for one of ours."""
+    """The error for a key that no model has, with our name for it where the field has one."""
     ours = field_names.key(key, known)
     if ours is None:
         return unknown("unknown-key", place, key, known)

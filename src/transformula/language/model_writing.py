@@ -93,8 +93,7 @@ def formulas(sources: Mapping[str, Source]) -> dict[str, Any]:
 
 
 def constants(sources: Mapping[str, Source], others: Collection[str] = ()) -> dict[str, Any]:
-    """Numbers, flags and strings as they are written, lists by their parts. A string keeps its quotes where without
-    them it would be another constant: one of these, or of `others`."""
+    """Constants as they are written, lists by their parts; a string that would be another constant keeps its quotes."""
     content: dict[str, Any] = plain(sources)
     for key, source in sources.items():
         if source.text.lstrip().startswith("["):

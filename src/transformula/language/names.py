@@ -42,8 +42,7 @@ class Names:
         self.past: dict[tuple[int, str, str, int], Value] = {}
 
     def look(self, node: Name, scope: Scope, option: Option | None = None) -> Any:
-        """What a name stands for: a Value, or in a definition what its parameter was given; `option`: whose value it
-        is. Raises FormulaError."""
+        """What a name stands for: a Value, or what a definition's parameter was given. `option`: whose value it is."""
         name = node.name
         if name in scope.names:
             self.reads.line(scope.places.get(name))
@@ -90,8 +89,7 @@ class Names:
         return entering(section, Value("input", kind="input", name=name, sequence=sequence, place=place))
 
     def above(self, scope: Scope) -> str:
-        """What `memory` stands for: the stack above this one; in the output, which goes with the last, that above it.
-        "" where there is none."""
+        """The stack that `memory` stands for: the one above, of the output the last but one; "" where there is none."""
         stacks = self.context.stacks
         above = stacks[:-1] if scope.section.where == "output" else stacks
         return above[-1].name if above else ""
@@ -121,8 +119,7 @@ class Names:
         return unknown("unset", node.place, name, known, ours, title=scope.title, remedy=remedy)
 
     def constant(self, node: Index, scope: Scope) -> Any:
-        """The element that `name[index]` is of a list of the file, or of one that a definition is given; None where the
-        name is no constant."""
+        """The element `name[index]` of a list of the file, or given to a definition; None where it is no list."""
         name = node.name
         values = scope.names[name] if name in scope.names else scope.constants.get(name)
         if node.index is None or values is None or isinstance(values, Value):
@@ -131,8 +128,7 @@ class Names:
         return element(node, values, self.looker(scope.constants, scope))
 
     def evaluate(self, node: Node, constants: Mapping[str, Any], scope: Scope | None = None) -> Any:
-        """The constant, or the outcome of the test, that an expression stands for. What it would read if its tests came
-        out otherwise counts as read."""
+        """The constant, or the outcome of the test, that an expression stands for. All of its names count as read."""
         self.reads.numbers.update(names_read(node))
         return evaluate(node, self.looker(constants, scope))
 
@@ -245,8 +241,7 @@ class Names:
         return value
 
     def unbuilt(self, tree: Node, scope: Scope | None = None) -> None:
-        """Check the spelling of an expression that is not built, in `scope` also that its names are set somewhere. What
-        it reads counts as read. Raises FormulaError."""
+        """Check the spelling of what is not built, in `scope` also that its names are set; it counts as read."""
         for node in walk(tree):
             if isinstance(node, CallNode):
                 self.known_word(node, scope.visible if scope else len(self.context.definitions))

@@ -97,8 +97,7 @@ def apply_function(
 def evaluate(
     node: Node, number: Callable[[Any], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
 ) -> Any:
-    """The constant an expression stands for; `number` looks up names, and `name[index]`. Tests give booleans. Raises
-    FormulaError."""
+    """The constant, of a test the boolean, that an expression stands for; `number` looks up names and `name[index]`."""
     of = partial(evaluate, number=number, largest=largest, functions=functions)
     quantity = as_number_or_flag if functions is OF_RECORDS else as_number
     match node:
@@ -194,8 +193,7 @@ def numbers_of(constants: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def element(node: Index, values: Any, look: Callable[[Any], Any]) -> Any:
-    """`values[index]` of a list; `look` looks up names of the index. Raises FormulaError for what is no list, and for
-    what is no place in it."""
+    """`values[index]` of a list; `look` looks up names of the index. Raises FormulaError."""
     index = None if node.index is None else evaluate(node.index, look)
     if not isinstance(values, tuple):
         raise FormulaError("not-a-list", node.place, name=node.name, what=describe(values))

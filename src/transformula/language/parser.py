@@ -101,8 +101,7 @@ def parse_python(source: Source, mode: str) -> ast.AST:
 
 
 class Rebuilder:
-    """Rebuilds one tree, node by node. In formulas over scores and expressions of records, `tests` are values; in the
-    latter `strings`, too. Its methods raise FormulaError."""
+    """Rebuilds a tree node by node. `tests` are values in formulas over scores and records, `strings` in records."""
 
     def __init__(self, source: Source, tests: bool = False, strings: bool = False) -> None:
         self.source, self.tests, self.strings = source, tests, strings

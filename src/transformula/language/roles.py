@@ -103,8 +103,7 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
 
 
 def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
-    """Unit -> the last sublayer in order of evaluation whose result it is, where there is one, looking through
-    transparent units, and through sums if asked."""
+    """Unit -> the last sublayer whose result it is, looking through transparent units, and through sums if asked."""
     last: dict[Unit, Unit] = {}
     for unit in TopologicalSorter({unit: unit.inputs for unit in units}).static_order():
         if unit.sublayer:
@@ -225,8 +224,7 @@ def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, 
 
 
 def check_same(value: Value, firsts: dict[str, tuple[Value, dict[str, Any]]]) -> None:
-    """One path is one module: one word, shared by a number or a layer's own, its parameters of the same sizes wherever
-    it is called. `firsts`: path -> the first call, and its sizes."""
+    """One path is one module, of one word and of equal sizes. `firsts`: path -> the first call, and its sizes."""
     call, sizes = value.called, sizes_of(value.called, value.place)
     first, known = firsts.setdefault(call.path, (value, sizes))
     if first is value:

@@ -207,8 +207,7 @@ def _atom(node: Node) -> str:
 
 
 def spine(node: Node) -> tuple[Node, list[Binary]]:
-    """A chain of operators that lean to the left, which nests as deep as it is long: its first operand, and the
-    operators in order of evaluation, each with what stands to its right."""
+    """The first operand of a chain of operators that lean to the left, and the operators in order of evaluation."""
     chain: list[Binary] = []
     while isinstance(node, Binary):
         chain.append(node)

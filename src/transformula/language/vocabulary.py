@@ -32,6 +32,12 @@ KINDS = {
     "output": "turns a stream into the task's output",
 }
 
+REACHES = {  # what a word sees of its own sequence
+    "token": "each position by itself",
+    "past": "in a causal stack a position and those before it, else all",
+    "all": "all positions: not in a causal stack, whose output may call it",
+}
+
 SPLITS = {
     "columns": "each device makes a part of the result's channels, with which the word then goes on",
     "rows": "each device reads a part of the channels, as `columns` left them, and the results are added up",
@@ -80,7 +86,7 @@ class WordRecord:
     together: bool = False  # streams belong to one sequence, where the kind of word alone would not ask for it
     coefficients: tuple[str, ...] = ()  # streams that may be coefficients, in words that else take none
     scores: tuple[str, ...] = ()  # streams that are scores
-    reach: str = "token"  # "token", "past" or "all": what of its own sequence a position sees
+    reach: str = "token"  # one of REACHES
     back: str = ""  # of reach "past", expression: how many positions back a position sees; "": nothing bounds it
     padding: bool = False  # the word must know which positions are real (`real=`, see words/word.py)
     positional: bool = False  # the word must know at which position it stands (so decoding hands it `at`)
@@ -222,8 +228,7 @@ OPTIONS: dict[str, Callable[..., Stated]] = {f.__name__: f for f in (whole, numb
 
 
 def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = "") -> WordRecord:
-    """Make a record from a decorator's keywords and the docstring below it. Raises InputError that names the word and
-    the key."""
+    """A record from a decorator's keywords and the docstring below it. Raises InputError with word and key."""
     fields = dict(stated)
 
     def wrong(what: str) -> InputError:

@@ -252,8 +252,7 @@ class WordCall:
             raise FormulaError("looks-ahead", self.node.head, word=self.name, option=record.ahead)
 
     def check_ids(self, resolved: Mapping[str, Any]) -> None:
-        """Ids come from an input that holds ids, and there is a row for each of the vocabulary where its size is known
-        (`vocab` is written, or the run has said it)."""
+        """Ids come from an input that holds ids, and a table has a row for each of a vocabulary of known size."""
         rows, vocab = resolved.get("rows"), self.context.numbers["vocab"]
         for stream, value in self.streams:
             if stream not in self.record.ids:

@@ -207,8 +207,7 @@ def communication(setting: PlannedSetting, layout: ParallelLayout, computing: fl
 
 
 def tensor_communication(setting: PlannedSetting, layout: ParallelLayout) -> float:
-    """Seconds in which a stream is summed over the ranks that share matrices, twice a layer, forward and backward, and
-    logits are gathered where the output is shared."""
+    """Seconds in which ranks that share matrices sum streams, four times a layer, and gather logits."""
     if layout.tensor == 1:
         return 0.0
     given, work = setting.assumptions, setting.work

@@ -12,8 +12,8 @@ from .estimate import LayoutEstimate, held
 from .search import LayoutChoices, search
 from .setting import PlannedSetting
 
-SHOWN = 10  # alternatives that the page shows
-DEAR = 0.2  # share of a step from which the optimizer's part is told
+MAX_ALTERNATIVES = 10  # that the page shows
+LARGE_UPDATE_SHARE = 0.2  # share of a step from which the optimizer's part is told
 TOKENS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3, "": 1}
 
 
@@ -137,7 +137,7 @@ class PlannedRun(TextPage):
     def _alternatives(self) -> list[str]:
         head = ["layout", "recompute", "micro-batch", "memory", "step", "tokens/s a GPU", ""]
         rows = []
-        for one in self.compared[:SHOWN]:
+        for one in self.compared[:MAX_ALTERNATIVES]:
             layout = one.layout
             said = "chosen" if one is self.chosen else "" if one.fits else "does not fit"
             each = [layout.name, layout.recompute, f"{layout.micro_batch} x {layout.accumulate}"]
@@ -186,7 +186,7 @@ def notes_of(setting: PlannedSetting, chosen: LayoutEstimate) -> list[str]:
         sizes = ", ".join(f"{size:,}" for size in setting.work.unaligned)
         better = ", ".join(f"{-(-size // 64) * 64:,}" for size in setting.work.unaligned)
         notes.append(f"sizes of matrices that are no multiples of 8 ({sizes}) make products slow; take {better}")
-    if chosen.time.update > DEAR * chosen.time.total:
+    if chosen.time.update > LARGE_UPDATE_SHARE * chosen.time.total:
         share = f"{100 * chosen.time.update / chosen.time.total:.0f} %"
         remedy = "larger --batch-tokens" + (", or --optimizer adamw," if setting.optimizer == "muon" else "")
         notes.append(f"the optimizer takes {share} of a step; {remedy} would take less of the run")

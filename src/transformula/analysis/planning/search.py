@@ -12,7 +12,7 @@ from .estimate import LayoutEstimate, check_choice, estimate
 from .setting import PARALLEL, RECOMPUTE, ParallelLayout, PlannedSetting
 
 AUTO = "auto"
-WORTH = 0.02  # a layout that is less simple is taken if it is at least so much faster
+LEAST_SPEEDUP = 0.02  # a layout that is less simple is taken if it is at least so much faster
 MOST_GPUS = 2**17
 
 
@@ -91,7 +91,7 @@ def search(setting: PlannedSetting, choices: LayoutChoices, measured: float = 1.
     if not fitting:
         raise nothing_fits(setting, choices, min(found, key=lambda one: one.memory.total))
     fastest = max(one.rate for one in fitting)
-    about = [one for one in fitting if one.rate >= (1 - WORTH) * fastest]
+    about = [one for one in fitting if one.rate >= (1 - LEAST_SPEEDUP) * fastest]
     chosen = min(about, key=lambda one: (PARALLEL.index(one.layout.parallel), one.layout.again, -one.rate))
     return LayoutSearch(chosen, tuple(sorted(best, key=lambda one: (not one.fits, -one.rate))))
 
