@@ -210,9 +210,6 @@ class DotAttention(Word):
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | CrossCache:
         return Cache(capacity) if self.settings.causal else CrossCache()
 
-    def carried(self, state: Any, keep: int) -> Cache | CrossCache:
-        return state.last(keep) if isinstance(state, Cache) else CrossCache()
-
 
 @word(
     "attention",

@@ -22,10 +22,8 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     if not capacity:
         return new if old is None else torch.cat((old, new), 2)
     batch, heads, length, size = new.shape
-    if at.new is not None:
-        # a weight of 0 times what padding may hold must be 0
-        padding = torch.arange(length, device=new.device) >= at.new[:, None]
-        new = new.masked_fill(padding[:, None, :, None], 0)
+    if (padding := at.padding(length)) is not None:
+        new = new.masked_fill(padding[:, None, :, None], 0)  # a weight of 0 times what padding may hold must be 0
     end, room = at.longest + length, 0 if old is None else old.shape[2]
     if old is None or room < end:
         # padding of a chunk may stand past the capacity
@@ -69,11 +67,7 @@ class Kept:
             if end <= tensor.shape[2]:  # `put` without its cases: it shows at length 1
                 tensor.narrow(2, start, length).copy_(new)
                 return tensor.narrow(2, 0, end)
-        if not self.shared:
-            return self._append(new, at)
-        if self not in at.kept:
-            at.kept[self] = self._append(new, at)
-        return at.kept[self]  # type: ignore[no-any-return]
+        return at.once(self, lambda: self._append(new, at)) if self.shared else self._append(new, at)
 
     def _append(self, new: Tensor, at: At) -> Tensor:
         if self.window and at.longest + new.shape[2] > self.window:
@@ -142,11 +136,7 @@ class Replacing:
 
 
 def replacing(window: int, length: int, at: At) -> Replacing:
-    """Made for the first layer of a step that needs it."""
-    key = ("replacing", window, length)
-    if key not in at.kept:
-        at.kept[key] = Replacing(window, length, at)
-    return at.kept[key]  # type: ignore[no-any-return]
+    return at.once(("replacing", window, length), lambda: Replacing(window, length, at))
 
 
 class Cache:
@@ -231,13 +221,19 @@ class CrossCache:
         count = at.lengths.shape[0] if at.shared is None else at.shared.count
         # a sequence without rows of its own has one
         self.keys, self.values = (x if x.shape[0] == count else x.expand(count, -1, -1, -1) for x in (k, v))
-        if real is not None:
-            key = ("real keys", id(real))  # once for all layers
-            if key not in at.kept:
-                mask, some = opened(once(real, at)[:, None, None, :].expand(count, 1, 1, -1))
-                bias = torch.zeros((), dtype=k.dtype, device=k.device).masked_fill(~mask, float("-inf"))
-                at.kept[key] = bias, None if not tracing() and bool(some.all()) else some
-            self.bias, self.some = at.kept[key]
+        if real is None:
+            return
+
+        def hidden() -> tuple[Tensor, Tensor | None]:
+            mask, some = opened(once(real, at)[:, None, None, :].expand(count, 1, 1, -1))
+            bias = torch.zeros((), dtype=k.dtype, device=k.device).masked_fill(~mask, float("-inf"))
+            return bias, None if not tracing() and bool(some.all()) else some
+
+        self.bias, self.some = at.once(("real keys", id(real)), hidden)
+
+    def last(self, keep: int) -> CrossCache:
+        """Nothing: keys and values are made again in each segment."""
+        return CrossCache()
 
     def of_rows(self, at: At) -> tuple[Tensor, Tensor]:
         """Keys and values, each (batch, kv_heads, keys, size)."""

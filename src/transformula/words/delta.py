@@ -102,6 +102,8 @@ class Delta(Word):
     its own past only.
     """
 
+    sums = True
+
     def __init__(
         self,
         q: int,
@@ -133,20 +135,17 @@ class Delta(Word):
 
     step = forward
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
-
     def run(self, streams: tuple[Tensor, ...], state: Any, at: At | None) -> tuple[Tensor, Tensor]:
         """y (batch, heads, length, value size) and the last S."""
-        positions = self.by_heads(streams, None if at is None else at.new)
+        positions = self.by_heads(streams, at)
         value = positions.value
         before = value.new_zeros(value.shape[0], *self.sizes) if state is None else state["S"].to(value.dtype)
         if torch.compiler.is_exporting():
             return in_order(positions, before)
         return (one_position if value.shape[2] == 1 else in_chunks)(positions, before)
 
-    def by_heads(self, streams: tuple[Tensor, ...], new: Tensor | None) -> Updates:
-        """Head by head, of one type; positions past the first `new` of a row leave S as it is."""
+    def by_heads(self, streams: tuple[Tensor, ...], at: At | None) -> Updates:
+        """Head by head, of one type; padding leaves S as it is."""
         precise = torch.float32
         for stream in streams:
             precise = torch.promote_types(precise, stream.dtype)
@@ -161,15 +160,16 @@ class Delta(Word):
         q, k = (of(stream, self.groups) for stream in streams[:2])
         v = of(streams[2], self.heads)
         decay = of(streams[-1], self.heads) if len(streams) > 4 else torch.zeros_like(v[..., :1])
-        if new is not None:
-            real = (torch.arange(shape[1], device=v.device) < new[:, None])[:, None, :, None]
-            decay, k = decay.masked_fill(~real, 0), k.masked_fill(~real, 0)
+        padding = None if at is None else at.padding(shape[1])
+        if padding is not None:
+            padding = padding[:, None, :, None]
+            decay, k = decay.masked_fill(padding, 0), k.masked_fill(padding, 0)
         decay = decay.clamp(LEAST, 0.0)
         if len(streams) < 6:
             return Updates(q * self.scale, k, of(streams[3], self.heads) * k, v, decay, None)
         look, erase = (of(stream, self.groups) for stream in streams[3:5])
-        if new is not None:
-            erase = erase.masked_fill(~real, 0)
+        if padding is not None:
+            erase = erase.masked_fill(padding, 0)
         return Updates(q * self.scale, look, erase, v, decay, k)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .rms import unit_linear
-from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, flag, number, spread, whole, word
+from .word import GeneratorFor, Matrix, Word, empty, fill, flag, number, spread, whole, word
 
 
 @word(
@@ -53,13 +53,13 @@ class Mix(Word):
         self.weight = empty(entries)
         self.first = Matrix(entry, hidden) if dynamic else None
         self.second = Matrix(hidden, entries) if dynamic else None
+        if dynamic:
+            self.constants, self.deviations = {"second.weight": 0}, {"first.weight": spread(entry)}
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
+        super().initial_values(generator_for)
         fill(self.weight[:-1], 0)
         fill(self.weight[-1:], 1)
-        if self.first is not None and self.second is not None:
-            fill_normal(self.first.weight, generator_for("first.weight"), spread(self.first.weight.shape[1]))
-            fill(self.second.weight, 0)
 
     def forward(self, *entries: Tensor) -> Tensor:
         weights = self.weight.unbind()

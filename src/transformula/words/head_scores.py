@@ -62,9 +62,6 @@ class DotScores(Word):
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Kept:
         return Kept(capacity)
 
-    def carried(self, state: Kept, keep: int) -> Kept:
-        return state.last(keep)
-
 
 @word(
     "sum_heads",

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import GeneratorFor, Word, empty, fill, fill_matrix, flag, matrix, number, whole, word
+from .word import GeneratorFor, Word, empty, fill_matrix, flag, matrix, number, whole, word
 
 
 @word(
@@ -66,15 +66,13 @@ class LowRank(Word):
     in LAuReL; up.bias b (size,), 0, off by default.
     """
 
+    matrices = ("down",)
+    constants = {"up.weight": 0, "up.bias": 0}
+
     def __init__(self, x: int, rank: int, size: int, bias: bool) -> None:
         super().__init__()
         self.down = matrix(x, rank, False)
         self.up = matrix(rank, size, bias)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_matrix(self.down, generator_for, "down")
-        fill(self.up.weight, 0)
-        fill(self.up.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.up(self.down(x))  # type: ignore[no-any-return]

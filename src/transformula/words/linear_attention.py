@@ -64,6 +64,7 @@ class LinearAttention(Word):
     """
 
     matrices = ("query", "key", "value", "output")
+    sums = True
 
     def __init__(self, x: int, heads: int, size: int, bias: bool, eps: float, causal: bool) -> None:
         super().__init__()
@@ -77,10 +78,11 @@ class LinearAttention(Word):
         length = x.shape[1]
         q, k, v = (self.by_heads(m(x)) for m in (self.query, self.key, self.value))
         q, k = feature(q), feature(k)
-        if at is not None and at.new is not None:
-            real = torch.arange(length, device=x.device) < at.new[:, None]
-        if real is not None:
-            k, v = (t.masked_fill(~real[:, None, :, None], 0) for t in (k, v))
+        padding = None if at is None else at.padding(length)
+        if real is not None and padding is None:
+            padding = ~real
+        if padding is not None:
+            k, v = (t.masked_fill(padding[:, None, :, None], 0) for t in (k, v))
         if not self.causal:
             z = k.sum(2, keepdim=True, dtype=torch.promote_types(k.dtype, torch.float32))
             sums, weights = q @ (k.transpose(2, 3) @ v), (q * z).sum(-1)
@@ -115,9 +117,6 @@ class LinearAttention(Word):
             products = products.masked_fill(~real[:, None, None], 0)
         products = products.tril() if self.causal else products
         return products / (products.sum(-1, keepdim=True) + self.eps)
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
 
 def feature(x: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Words taken from the source: `pointer`."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -75,9 +73,6 @@ class Pointer(Word):
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> CrossCache:
         return CrossCache()
-
-    def carried(self, state: Any, keep: int) -> CrossCache:
-        return CrossCache()  # the keys are made again in each segment
 
     def step(
         self, x: Tensor, memory: Tensor, ids: Tensor, *, state: CrossCache, at: At, real: Tensor | None = None

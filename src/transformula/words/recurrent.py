@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .cpu import autocast_type, numberless, tracing, without_autocast
-from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, whole, word
+from .word import At, GeneratorFor, Matrix, Word, empty, spread, whole, word
 
 State = tuple[Tensor, ...]  # carried from one position to the next, each (batch, size); the first is the result there
 
@@ -32,11 +32,11 @@ class _Recurrent(Word):
         self.input = Matrix(x, self.gates * size)
         self.state = Matrix(size, self.gates * size)
         self.bias = empty(self.gates * size)
+        self.constants, self.deviations = {"bias": 0}, {"input.weight": spread(x)}
 
     @torch.no_grad()
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.input.weight, generator_for("input.weight"), spread(self.input.weight.shape[1]))
-        fill(self.bias, 0)
+        super().initial_values(generator_for)
         if self.state.weight.is_meta:
             return
         # each gate's block from the orthogonal matrices, evenly: what it carries keeps its length

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .cache import put
+from .cache import Kept
 from .cpu import tracing
 from .scores import Grid
 from .tables import cached_table
@@ -69,13 +69,12 @@ class RelativeScores(Word):
         self.by_key = by == "key"
         self.buckets = (span // 2, reach or 2 * span) if buckets else None
 
-    def forward(self, q: Tensor, table: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+    def forward(self, q: Tensor, table: Tensor, *, state: Kept | None = None, at: At | None = None) -> Tensor:
         """In decoding the scores of this chunk's queries and all keys so far: (batch, heads, queries, keys)."""
         length = q.shape[1]
         keys = length if at is None else at.keys(length)
-        if self.by_key and at is not None:
-            state["past"] = put(state["past"], q[:, None], at, state["capacity"])
-            q = state["past"][:, 0, :keys]
+        if self.by_key and at is not None and state is not None:
+            q = state.append(q[:, None], at)[:, 0]
         rows, wanted = table.shape[1], self.span if self.causal else 2 * self.span
         if self.span and rows != wanted:
             where = "a causal stack" if self.causal else "a stack that sees the future"
@@ -98,11 +97,8 @@ class RelativeScores(Word):
 
     step = forward
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Any]:
-        return {"past": None, "capacity": capacity}  # past (batch, 1, room, q), which only scores by key need
-
-    def carried(self, state: Any, keep: int) -> dict[str, Any]:
-        return {**state, "past": None if state["past"] is None else state["past"][:, :, -keep:]}
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Kept:
+        return Kept(capacity)  # of q, which only scores by key need
 
 
 def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:

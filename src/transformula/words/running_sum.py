@@ -22,12 +22,11 @@ class RunningSum(Word):
     parameters. Summed in float32 at least. The mean of what came so far is running_sum(x) / running_sum(ones(x)).
     """
 
+    sums = True
+
     def __init__(self, x: int, causal: bool = True) -> None:
         super().__init__()
         self.state_sizes = {"sum": (x,)}
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
     def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
         """In decoding the chunk; `state` becomes the sum up to the last real position."""

@@ -77,6 +77,8 @@ class Scan(Word):
     Sums and states are kept in float32 at least. Decoding keeps h or S.
     """
 
+    sums = True
+
     def __init__(
         self,
         heads: int,
@@ -100,9 +102,8 @@ class Scan(Word):
         batch, length = (max(stream.shape[d] for stream in streams if stream.dim() == 3) for d in (0, 1))
         # a coefficient goes with every row and position, and so does one position that all see
         given = [stream.expand(batch, length, -1) if stream.dim() == 3 else stream[None, None] for stream in streams]
-        if at is not None and at.new is not None:  # what is no real position neither decays nor adds
-            padding = (torch.arange(length, device=at.new.device) >= at.new[:, None])[..., None]
-            given = [stream.expand(batch, length, -1).masked_fill(padding, 0) for stream in given]
+        if at is not None and (padding := at.padding(length)) is not None:  # which neither decays nor adds
+            given = [stream.expand(batch, length, -1).masked_fill(padding[..., None], 0) for stream in given]
         run: Callable[..., tuple[Tensor, Tensor]] = self._channels if self.by_channels else self._heads
         y, last = run(*given, first=state[self.kept] if state else None)
         if state:
@@ -110,9 +111,6 @@ class Scan(Word):
         return y
 
     step = forward
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
     def _channels(self, x: Tensor, decay: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
         if decay.shape[-1] < x.shape[-1]:

@@ -228,9 +228,7 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, grid.two_sided, dtype, apart)
     if at is not None:
         key = ("formulas", *key, grid.queries, grid.keys)
-        if key not in at.kept:
-            at.kept[key] = _made(settings, extras, grid, dtype, apart)
-        return at.kept[key]  # type: ignore[no-any-return]
+        return at.once(key, lambda: _made(settings, extras, grid, dtype, apart))
     # where a query may see none of the keys that there are, their number counts
     grows = grid.causal or (mask is None and grid.sees_itself)
     queries, keys = (room_for(n) if grows else n for n in (grid.queries, grid.keys))

@@ -54,6 +54,8 @@ class SelectiveScan(Word):
     underflow are slow. Decoding keeps h.
     """
 
+    sums = True
+
     def __init__(self, q: int, k: int, v: int, step: int, rate: int, causal: bool = True) -> None:
         super().__init__()
         self.state_sizes = {"h": (q, v)}
@@ -66,10 +68,9 @@ class SelectiveScan(Word):
         # one position that all see goes with every one of them
         batch, length = (max(t.shape[d] for t in (q, k, v, step, rate) if t.dim() == 3) for d in (0, 1))
         streams = [stream.to(precise).expand(batch, length, -1) for stream in (q, k, v, step)]
-        if at is not None and at.new is not None:  # what is no real position neither decays nor adds
-            padding = (torch.arange(length, device=v.device) >= at.new[:, None])[..., None]
-            streams = [stream.masked_fill(padding, 0) for stream in streams]
-            rate = rate.masked_fill(padding, 0) if rate.dim() == 3 else rate
+        if at is not None and (padding := at.padding(length)) is not None:  # which neither decays nor adds
+            streams = [stream.masked_fill(padding[..., None], 0) for stream in streams]
+            rate = rate.masked_fill(padding[..., None], 0) if rate.dim() == 3 else rate
         # channels last: the numbers of a channel that are multiplied by its value lie apart
         rate = rate.to(precise).unflatten(-1, (v.shape[-1], -1)).transpose(-1, -2).contiguous()  # type: ignore[no-untyped-call]
         first = state["h"] if state else rate.new_zeros(batch, q.shape[-1], v.shape[-1])
@@ -79,9 +80,6 @@ class SelectiveScan(Word):
         return y.to(v.dtype)
 
     step = forward
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
 
 def selective_scan(streams: Sequence[Tensor], rate: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:

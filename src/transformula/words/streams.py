@@ -27,7 +27,7 @@ from ..errors import InputError
 from .cpu import autocast_type, without_autocast
 from .rms import unit_linear
 from .tables import cached_table
-from .word import GeneratorFor, Word, choice, empty, fill, flag, number, split, whole, word
+from .word import GeneratorFor, Word, choice, empty, flag, number, split, whole, word
 
 
 @word(
@@ -81,6 +81,8 @@ class _Connection(Word):
     into parts, of `sizes`: the first goes to `static` and `scale`, a second to `gain` and `gain_scale`.
     """
 
+    constants = {"weight": 0, "scale": 0.01}
+
     def __init__(self, X: int, n: int, kind: str, dynamic: bool, eps: float, sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.n, self.size, self.kind, self.eps, self.sizes = n, X // n, kind, eps, sizes
@@ -88,10 +90,6 @@ class _Connection(Word):
         self.static = empty(n, sizes[0]) if self.each else empty(sizes[0])
         self.weight = empty(sum(sizes), X // n if self.each else X) if dynamic else None
         self.scale = empty(1) if dynamic else None
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, 0)
-        fill(self.scale, 0.01)
 
     def product(self, x: Tensor) -> Tensor | None:
         """W u, x (positions, n, size) to (positions, n, ...), of mhc (positions, ...); None: nothing is dynamic."""
@@ -285,12 +283,11 @@ class Write(_Connection):
         self.steps = steps
         self.gain = empty(n, 1) if each else empty(n)
         self.gain_scale = empty(1) if dynamic else None
+        self.constants = {**self.constants, "gain": 1 if each else 0, "gain_scale": 0.01}
 
     @torch.no_grad()
     def initial_values(self, generator_for: GeneratorFor) -> None:
         super().initial_values(generator_for)
-        fill(self.gain_scale, 0.01)
-        fill(self.gain, 1 if self.each else 0)
         if self.each:
             self.static.copy_(torch.eye(self.n))
         elif self.kind == "mhc":

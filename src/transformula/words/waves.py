@@ -237,18 +237,17 @@ def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mappi
         return tuple(table.to(dtype)[:, None] for table in made)
     if at is None:
         return cached_table(rotations, turning, length, dtype, device)
-    key = ("rotary", *turning, length, dtype, device)
-    if key not in at.kept:
+
+    def make() -> Tables:
         if at.start is not None:
-            at.kept[key] = table_rows(rotations, turning, at.start, length, dtype, device)
-        elif torch.compiler.is_exporting():
-            made = rotations(at.positions(length).double(), *turning)
-            at.kept[key] = tuple(table.to(dtype)[:, None] for table in made)
-        else:
-            rows = at.positions(length)
-            tables = cached_table(rotations, turning, at.longest + length, dtype, device)
-            at.kept[key] = tuple(table[rows][:, None] for table in tables)
-    return at.kept[key]  # type: ignore[no-any-return]
+            return table_rows(rotations, turning, at.start, length, dtype, device)
+        rows = at.positions(length)
+        if torch.compiler.is_exporting():
+            return tuple(table.to(dtype)[:, None] for table in rotations(rows.double(), *turning))
+        tables = cached_table(rotations, turning, at.longest + length, dtype, device)
+        return tuple(table[rows][:, None] for table in tables)
+
+    return at.once(("rotary", *turning, length, dtype, device), make)
 
 
 def rotate(x: Tensor, tables: Tables, turning: Turning) -> Tensor:

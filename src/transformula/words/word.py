@@ -78,8 +78,9 @@ import dataclasses
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
@@ -181,17 +182,29 @@ class At:
             return self.places
         return torch.arange(count, device=self.lengths.device)[None] + (self.first if first is None else first)
 
+    def padding(self, length: int) -> Tensor | None:
+        """(batch, length), bool: which positions of a chunk of `length` are padding; None: no row has any."""
+        return None if self.new is None else torch.arange(length, device=self.new.device) >= self.new[:, None]
+
     def mask(self, length: int, window: int = 0, first: int | None = None) -> Tensor:
         """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees;
-        `first` is by default that of the first key that is kept. Made once for all layers of a step."""
+        `first` is by default that of the first key that is kept."""
         first = self.first if first is None else first
-        key = ("mask", length, window, first)
-        if key not in self.kept:
+
+        def make() -> Tensor:
             i = self.positions(length)[:, None, :, None]
             j = self.key_positions(self.keys(length) + self.first - first, first)[:, None, None, :]
             seen = (j <= i) & (j > i - window) if window else j <= i
-            self.kept[key] = seen if self.places is None else seen & (j >= 0)
-        return self.kept[key]  # type: ignore[no-any-return]
+            return seen if self.places is None else seen & (j >= 0)
+
+        return self.once(("mask", length, window, first), make)
+
+    def once(self, key: Hashable, make: Callable[[], C]) -> C:
+        """What `make` gives, made once for all layers of a step that ask for `key`."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        value: C = self.kept[key]
+        return value
 
 
 def module_of(cls: type[Word], arguments: dict[str, Any], shared: bool = False) -> nn.Module:
@@ -221,16 +234,18 @@ class Word(nn.Module):
 
     faces        the module with other options, for calls that share it and differ in what shapes no weight: modules
                  that have its tables of parameters as their own, and are not registered
-    state_sizes  of a state that decoding keeps and that does not grow: its tensors, 0 at first, each (batch, *size)
+    state_sizes  of a state that decoding keeps and that does not grow: its tensors, 0 at first, each (batch, *size);
+                 `sums`: they are sums over positions, in float32 at least
     """
 
     record: ClassVar[WordRecord]
     faces: list[Word] | tuple[()] = ()
     made_with: Mapping[str, Any] = {}  # the widths and options that its constructor was given
-    constants: Mapping[str, float] = {}  # own parameters that start at a number
-    deviations: Mapping[str, float] = {}  # own parameters that are drawn from N(0, d^2), and d
+    constants: Mapping[str, float] = {}  # parameters and buffers that start at a number; those that are None do not
+    deviations: Mapping[str, float] = {}  # parameters that are drawn from N(0, d^2), and d
     matrices: Sequence[str] = ()  # linear layers inside that are drawn as `fill_matrix` does
     state_sizes: Mapping[str, tuple[int, ...]] | None = None
+    sums: ClassVar[bool] = False
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -246,9 +261,9 @@ class Word(nn.Module):
         depend on which others there are.
         """
         for name, value in self.constants.items():
-            fill(getattr(self, name), value)
+            fill(attrgetter(name)(self), value)
         for name, deviation in self.deviations.items():
-            fill_normal(getattr(self, name), generator_for(name), deviation)
+            fill_normal(attrgetter(name)(self), generator_for(name), deviation)
         for name in self.matrices:
             if getattr(self, name) is not None:
                 fill_matrix(getattr(self, name), generator_for, name)
@@ -271,14 +286,15 @@ class Word(nn.Module):
         only."""
         if self.state_sizes is None:
             raise InputError(f"the word {self.record.name!r} cannot be decoded step by step")
+        dtype = torch.promote_types(dtype, torch.float32) if self.sums else dtype
         sizes = self.state_sizes.items()
         return {name: torch.zeros(batch, *size, dtype=dtype, device=device) for name, size in sizes}
 
     def carried(self, state: Any, keep: int) -> Any:
-        """The state with which the next segment of a text begins (`carry` in a model's file): of a state that grows
-        with the past the last `keep` positions, a state of fixed size as it is. `state` may be changed; gradients are
-        cut off by whoever calls this. What is no tensor in it is as `start` makes it."""
-        return state
+        """The state with which the next segment of a text begins (`carry` in a model's file): by default what the
+        state's own method `last(keep)` gives, of one that grows with the past its last positions; else the state as it
+        is. It may be changed. Whoever calls this cuts off gradients. What is no tensor in it is as `start` makes it."""
+        return state.last(keep) if callable(getattr(state, "last", None)) else state
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state of the rows `rows` (whole numbers), for searches that drop and copy rows; `state` is changed."""
