@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from tests.words.helpers import generator_for, make, random_weights
-from transformula.errors import InputError
 from transformula.words.rms import unit_linear
 from transformula.words.streams import Read, Write, sinkhorn
 
@@ -246,8 +245,8 @@ def test_expand_and_collapse() -> None:
 
 
 def test_too_many_permutations() -> None:
-    with pytest.raises(InputError, match="6! permutations"):
-        Write(X=12, y=2, n=6, kind="mhc_lite", steps=20, dynamic=True, eps=1e-6)
+    with pytest.raises(AssertionError, match="permutations is too many"):
+        make("write", {"X": 12, "y": 2}, n=6, kind="mhc_lite")
 
 
 @pytest.mark.parametrize("hidden", [3, 12])

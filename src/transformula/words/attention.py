@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
 from .cache import Cache, CrossCache, of_one_batch, once
 from .devices import own_part
 from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend, weights_of
@@ -85,17 +85,9 @@ class DotAttention(Word):
     part = 0, 1  # which of how many equal parts of the heads are here
 
     def __init__(
-        self,
-        q: int,
-        k: int,
-        v: int,
-        heads: int,
-        scale: float = 0,
-        score: ScoreFunction | None = None,
-        mask: ScoreFunction | None = None,
-        sinks: bool = False,
-        **settings: Any,
-    ) -> None:
+        self, q: int, k: int, v: int, *, heads: int, scale: float, score: ScoreFunction | None,
+        mask: ScoreFunction | None, sinks: bool, **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.sinks = empty(heads) if sinks else None
         self.heads, self.size = heads, q // heads
@@ -342,49 +334,23 @@ class Attention(DotAttention):
     matrices = ("query", "key", "value", "output")
 
     def __init__(
-        self,
-        x: int | None = None,
-        memory: int | None = None,
-        q: int | None = None,
-        k: int | None = None,
-        v: int | None = None,
-        *,
-        heads: int,
-        kv_heads: int | None = None,
-        size: int | None = None,
-        rotary: float = 0,
-        rotary_part: float = 1,
-        rotary_pairs: bool = False,
-        rates: ScoreFunction | None = None,
-        angles: ScoreFunction | None = None,
-        rotary_scale: float = 1,
-        qk_norm: str = "none",
-        v_norm: bool = False,
-        bias: bool = True,
-        query_bias: bool | None = None,
-        key_bias: bool | None = None,
-        value_bias: bool | None = None,
-        output_bias: bool | None = None,
-        width: int | None = None,
-        rotary_first: bool = False,
-        inner: dict[str, nn.Module] | None = None,
-        **settings: Any,
-    ) -> None:
-        wide = x or q
-        if wide is None:
-            raise InputError("attention needs the width of x, or those of q, k and v")
-        size = size or wide // heads
-        inside, kv_inside = heads * size, (kv_heads or heads) * size
-        super().__init__(inside, kv_inside, kv_inside, heads, **settings)
+        self, x: int | None = None, memory: int | None = None, q: int | None = None, k: int | None = None,
+        v: int | None = None, *, heads: int, kv_heads: int, size: int, width: int, rotary: float, rotary_part: float,
+        rotary_pairs: bool, rates: ScoreFunction | None, angles: ScoreFunction | None, rotary_scale: float,
+        rotary_first: bool, qk_norm: str, v_norm: bool, bias: bool, query_bias: bool, key_bias: bool, value_bias: bool,
+        output_bias: bool, inner: Mapping[str, nn.Module] = MappingProxyType({}), **settings: Any,
+    ) -> None:  # fmt: skip
+        wide, inside, kv_inside = x or q or 0, heads * size, kv_heads * size
+        super().__init__(inside, kv_inside, kv_inside, heads=heads, **settings)
         turned = turning(size, rotary, rotary_part, rotary_pairs, rates, angles, rotary_scale) if rotary else None
         self.places = angles.names if angles else ()
         self.turning = turned if turned is not None and turned.size else None
-        self.query = matrix(wide, inside, bias if query_bias is None else query_bias)
-        self.key = matrix(memory or k or wide, kv_inside, bias if key_bias is None else key_bias)
-        self.value = matrix(memory or v or wide, kv_inside, bias if value_bias is None else value_bias)
-        self.output = matrix(inside, width or wide, bias if output_bias is None else output_bias)
+        self.query = matrix(wide, inside, query_bias)
+        self.key = matrix(memory or k or wide, kv_inside, key_bias)
+        self.value = matrix(memory or v or wide, kv_inside, value_bias)
+        self.output = matrix(inside, width, output_bias)
         for norm in ("query_norm", "key_norm", "value_norm"):
-            setattr(self, norm, (inner or {}).get(norm))
+            setattr(self, norm, inner.get(norm))
         self.normed, self.full, self.rotary_first = bool(inner), qk_norm == "full", rotary_first
 
     def by_heads(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .cpu import tracing, without_autocast
-from .word import Word, number, whole, word
+from .word import TypedWord, number, whole, word
 
 LINEAR_UP_TO, LINEAR_STEP = 1000.0, 200 / 3  # of Slaney's mel scale: hertz, and hertz a mel below
 LOG_STEP = 27 / math.log(6.4)  # mels a factor of e above
@@ -33,7 +33,7 @@ LOG_STEP = 27 / math.log(6.4)  # mels a factor of e above
     equation="y_i = the samples i hop, ..., i hop + size - 1",
     source="as in the feature encoder of wav2vec 2.0, 2006.11477",
 )
-class Frames(Word):
+class Frames(TypedWord):
     """y_i = the samples i hop, i hop + 1, ..., i hop + size - 1 of a waveform: with size 1 the waveform itself.
 
     audio (batch, samples), floating-point, one channel, to y (batch, floor((samples - size) / hop) + 1, size), a
@@ -45,9 +45,6 @@ class Frames(Word):
     def __init__(self, size: int, hop: int, audio: int) -> None:
         super().__init__()
         self.size, self.hop = size, hop
-        self.like: Tensor
-        # follows .to(): the dtype of the result
-        self.register_buffer("like", torch.empty(0), persistent=False)
 
     def forward(self, audio: Tensor, *, real: Tensor | None = None) -> Tensor:
         check_waveform(audio, self.size, f"frames(audio, {self.size})")
@@ -77,7 +74,7 @@ class Frames(Word):
     "i hop",
     source="Whisper, 2212.04356; the mel scale: Slaney 1998",
 )
-class LogMel(Word):
+class LogMel(TypedWord):
     """y_i = (max(m_i, M - dynamic) + 4) / 4, with m_i the logarithms (base 10) of the power in each of `size` bands of
     frequency around sample i hop, at least 1e-10, and M the largest of all m: the log-mel spectrogram of Whisper.
 
@@ -96,8 +93,6 @@ class LogMel(Word):
         super().__init__()
         self.size, self.frame, self.hop, self.rate = size, frame, hop, rate
         self.highest, self.dynamic = highest, dynamic
-        self.like: Tensor
-        self.register_buffer("like", torch.empty(0), persistent=False)
 
     def forward(self, audio: Tensor, *, real: Tensor | None = None) -> Tensor:
         half = self.frame // 2

@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from .word import Word, empty, number, whole, word
+from .word import TypedWord, Word, empty, number, whole, word
 
 
 @word(
@@ -78,7 +78,7 @@ class Vector(Word):
     example="v = linear(norm(x), width)\nx = x + scan(norm(x), norm(x), v, -exp(-log(2) * (5 + arange(heads))))",
     equation="y_c = c, from 0 to size - 1",
 )
-class Arange(Word):
+class Arange(TypedWord):
     """y = 0, 1, ..., size - 1, by the channels: (size,), the same at every position. No parameters.
 
     Constants that differ by channel or head are functions of it: `-exp(-log(2) * (5 + arange(heads)))`.
@@ -86,9 +86,7 @@ class Arange(Word):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.like: Tensor
         self.size = size
-        self.register_buffer("like", torch.empty(0), persistent=False)  # follows .to(): dtype and device of the result
 
     def forward(self) -> Tensor:
         return torch.arange(self.size, dtype=self.like.dtype, device=self.like.device)

@@ -122,17 +122,9 @@ class Conv(Shift):
     """
 
     def __init__(
-        self,
-        x: int,
-        length: int,
-        size: int,
-        depthwise: bool,
-        stride: int,
-        bias: bool,
-        causal: bool,
-        groups: int = 1,
-        padding: str = "same",
-    ) -> None:
+        self, x: int, length: int, size: int, depthwise: bool, stride: int, bias: bool, causal: bool, groups: int,
+        padding: str,
+    ) -> None:  # fmt: skip
         super().__init__(x, length - 1, causal)
         if causal and padding == "same_lower":
             raise InputError("in a causal stack conv looks back only: padding='same_lower' means nothing; leave it out")

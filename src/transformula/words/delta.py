@@ -9,12 +9,10 @@ from torch.nn import functional as F
 from .chunked_delta import ChunkedDelta, moderate_chunk
 from .cpu import without_autocast
 from .halving import decayed_products
+from .scan import SMALLEST
 from .word import At, Word, number, split, whole, word
 
 CHUNK = 32  # positions that are solved together; from one chunk to the next goes S alone
-LEAST = (
-    -50.0
-)  # decays below e^-50 are that: 0 beside any number of the state, and differences of their sums keep digits
 
 
 class Updates(NamedTuple):
@@ -105,20 +103,9 @@ class Delta(Word):
     sums = True
 
     def __init__(
-        self,
-        q: int,
-        k: int,
-        v: int,
-        b: int | None = None,
-        decay: int | None = None,
-        look: int | None = None,
-        erase: int | None = None,
-        *,
-        heads: int,
-        groups: int,
-        scale: float,
-        causal: bool = True,
-    ) -> None:
+        self, q: int, k: int, v: int, b: int | None = None, decay: int | None = None, look: int | None = None,
+        erase: int | None = None, *, heads: int, groups: int, scale: float, causal: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.groups, self.scale = heads, groups, scale
         self.sizes = (heads, k // groups, v // heads)
@@ -164,7 +151,7 @@ class Delta(Word):
         if padding is not None:
             padding = padding[:, None, :, None]
             decay, k = decay.masked_fill(padding, 0), k.masked_fill(padding, 0)
-        decay = decay.clamp(LEAST, 0.0)
+        decay = decay.clamp(SMALLEST, 0.0)
         if len(streams) < 6:
             return Updates(q * self.scale, k, of(streams[3], self.heads) * k, v, decay, None)
         look, erase = (of(stream, self.groups) for stream in streams[3:5])

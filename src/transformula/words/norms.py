@@ -289,7 +289,7 @@ class BatchNorm(_Norm):
     equation="y = w (x - mean) / sqrt(variance + eps) + b, over the channels of a group and all positions of a sample",
     source="Wu and He, 1803.08494",
 )
-class GroupNorm(Word):
+class GroupNorm(_Norm):
     """y = w (x - mean) / sqrt(variance + eps) + b, over the channels of a group and all real positions; as x.
 
     x (batch, length, x); each group has x / groups neighboring channels. So every position sees all others of its row:
@@ -299,13 +299,9 @@ class GroupNorm(Word):
     weight (x,), 1; bias (x,), 0. Statistics in float32 at least.
     """
 
-    constants = {"weight": 1, "bias": 0}
-
     def __init__(self, x: int, groups: int, eps: float, weight: bool, bias: bool) -> None:
-        super().__init__()
-        self.groups, self.eps = groups, eps
-        self.weight = empty(x) if weight else None
-        self.bias = empty(x) if bias else None
+        super().__init__(x, x, eps, weight, bias)
+        self.groups = groups
 
     def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
         slices = split(x.to(torch.promote_types(x.dtype, torch.float32)), self.groups, -1)

@@ -80,17 +80,9 @@ class Scan(Word):
     sums = True
 
     def __init__(
-        self,
-        heads: int,
-        groups: int,
-        causal: bool,
-        x: int | None = None,
-        q: int | None = None,
-        k: int | None = None,
-        v: int | None = None,
-        decay: int | None = None,
-        bonus: int | None = None,
-    ) -> None:
+        self, x: int | None = None, q: int | None = None, k: int | None = None, v: int | None = None,
+        decay: int | None = None, bonus: int | None = None, *, heads: int, groups: int, causal: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.groups, self.by_channels = heads, groups, x is not None
         size, value = (q or 0) // groups, (v or 0) // heads

@@ -23,7 +23,6 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from .cpu import autocast_type, without_autocast
 from .rms import unit_linear
 from .tables import cached_table
@@ -276,8 +275,6 @@ class Write(_Connection):
     """
 
     def __init__(self, X: int, y: int, n: int, kind: str, steps: int, dynamic: bool, eps: float) -> None:
-        if n > 5 and kind == "mhc_lite":
-            raise InputError(f"a mean of {n}! permutations is too many: take up to 5 streams, or kind='mhc'")
         each, mixing = kind in ("hc", "frac"), math.factorial(n) if kind == "mhc_lite" else n * n
         super().__init__(X, n, kind, dynamic, eps, (n, 1) if each else (mixing, n))
         self.steps = steps

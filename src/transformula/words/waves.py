@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .tables import Tables, cached_table, table_rows
-from .word import At, Word, definition, flag, number, split, whole, word
+from .word import At, TypedWord, Word, definition, flag, number, split, whole, word
 
 if TYPE_CHECKING:
     from .scores import ScoreFunction
@@ -44,7 +44,7 @@ NO_INPUTS: Mapping[str, Tensor] = {}
     equation="y_i[2c] = sin(n / base**(2c / size)), y_i[2c + 1] = cos(n / base**(2c / size)), n = first + i",
     source="Vaswani et al. 2017",
 )
-class Sinusoids(Word):
+class Sinusoids(TypedWord):
     """Position i as waves of size / 2 lengths: sin and cos of (first + i) / base^(2c / size), i from 0, at any length.
 
     With a stream x (or ids), y is (batch, length, size), one row's vectors for all of the batch unless decoding rows
@@ -59,29 +59,25 @@ class Sinusoids(Word):
         self, size: int, rows: int, at: float, first: int, base: float, halves: bool, x: int | None = None
     ) -> None:
         super().__init__()
-        self.like: Tensor
-        self.size, self.rows, self.at, self.first, self.base, self.halves = size, rows, at, first, base, halves
-        # follows .to(): what dtype and device the result has where only ids are given
-        self.register_buffer("like", torch.empty(0), persistent=False)
+        self.rows, self.at, self.waves = rows, at, (first, size, base, halves)
 
     def forward(self, x: Tensor | None = None, *, at: At | None = None) -> Tensor:
         like = x if x is not None and x.is_floating_point() else self.like
-        arguments = (self.first, self.size, self.base, self.halves)
         if x is None:
-            return table_rows(waves, arguments, 0, self.rows, like.dtype, like.device)[0][None]
+            return table_rows(waves, self.waves, 0, self.rows, like.dtype, like.device)[0][None]
         batch, length = x.shape[:2]
         if self.at:
             numbers = torch.tensor([float(self.at)], dtype=torch.float64, device="cpu")
-            (one,) = waves(numbers, *arguments)
-            return one.to(like.device, like.dtype).expand(batch, length, self.size)
+            (one,) = waves(numbers, *self.waves)
+            return one.to(like.device, like.dtype).expand(batch, length, -1)
         if at is None or at.start is not None:
             start = 0 if at is None else at.start or 0
-            return table_rows(waves, arguments, start, length, like.dtype, like.device)[0].expand(batch, -1, -1)
+            return table_rows(waves, self.waves, start, length, like.dtype, like.device)[0].expand(batch, -1, -1)
         places = at.positions(length)
         if torch.compiler.is_exporting():  # no table up to a position that data decide
-            (rows,) = waves(places.flatten().double(), *arguments)
-            return rows.view(*places.shape, self.size).to(like.dtype)
-        (table,) = table_rows(waves, arguments, 0, at.longest + length, like.dtype, like.device)
+            (rows,) = waves(places.flatten().double(), *self.waves)
+            return rows.view(*places.shape, -1).to(like.dtype)
+        (table,) = table_rows(waves, self.waves, 0, at.longest + length, like.dtype, like.device)
         return table[places]
 
     step = forward
@@ -131,19 +127,9 @@ class Rotary(Word):
     fewer heads say how many, `rotary(k, heads=2)`. No parameters. Raises InputError if the part that turns is odd.
     """
 
-    def __init__(
-        self,
-        x: int,
-        heads: int,
-        base: float,
-        part: float,
-        pairs: bool,
-        rates: "ScoreFunction | None" = None,
-        angles: "ScoreFunction | None" = None,
-        scale: float = 1,
-    ) -> None:
+    def __init__(self, x: int, heads: int, **options: Any) -> None:
         super().__init__()
-        self.heads, self.turning = heads, turning(x // heads, base, part, pairs, rates, angles, scale)
+        self.heads, self.turning = heads, turning(x // heads, **options)
 
     def forward(self, x: Tensor, *, at: At | None = None, **inputs: Tensor) -> Tensor:
         heads = split(x, self.heads, -1).transpose(1, 2)
@@ -174,54 +160,41 @@ class Turning(NamedTuple):
 
 
 def turning(
-    size: int,
-    base: float,
-    part: float,
-    pairs: bool,
-    formula: "ScoreFunction | None",
-    angles: "ScoreFunction | None",
+    size: int, base: float, part: float, pairs: bool, rates: "ScoreFunction | None", angles: "ScoreFunction | None",
     scale: float,
-) -> Turning:
+) -> Turning:  # fmt: skip
     """How heads of `size` channels are turned. Raises InputError for an odd number that turns, or for rates
     without end."""
     turned = round(part * size)
     if turned % 2:
         raise InputError(f"rotary turns pairs of channels; {turned} of a head's {size} channels is odd")
     of_positions = Angles(angles.key, angles) if angles else None
-    if not formula:
+    if not rates:
         return Turning(turned, base, pairs, (), scale, of_positions)
     c = torch.arange(turned // 2, dtype=torch.float64, device="cpu")
-    made = formula.of({"r": base ** (-2 * c / turned), "c": c}, c, {})
-    rates = tuple(made.expand(turned // 2).tolist())
-    if not all(map(math.isfinite, rates)):
-        raise InputError(f"the rates of rotary positions are numbers; here they are {', '.join(map(str, rates))}")
-    return Turning(turned, base, pairs, rates, scale, of_positions)
+    numbers = tuple(rates.of({"r": base ** (-2 * c / turned), "c": c}, c, {}).expand(turned // 2).tolist())
+    if not all(map(math.isfinite, numbers)):
+        raise InputError(f"the rates of rotary positions are numbers; here they are {', '.join(map(str, numbers))}")
+    return Turning(turned, base, pairs, numbers, scale, of_positions)
 
 
-def rotations(
-    positions: Tensor,
-    size: int,
-    base: float,
-    pairs: bool,
-    given: tuple[float, ...],
-    scale: float,
-    formula: Angles | None,
-    inputs: Mapping[str, Tensor] = NO_INPUTS,
-) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines, each (..., positions, size): y = x cos + swapped(x) sin. positions (..., positions),
-    and so is each input that the formula of angles reads."""
+def rotations(positions: Tensor, *turning: Any, inputs: Mapping[str, Tensor] = NO_INPUTS) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines, each (..., positions, size), by the fields of a `Turning`: y = x cos + swapped(x) sin.
+    positions (..., positions), and so is each input that the formula of angles reads."""
+    how = Turning(*turning)
     kind: Any = {"dtype": positions.dtype, "device": positions.device}
-    rates = base ** (-torch.arange(0, size, 2, **kind) / size)
-    if given:
-        rates = torch.tensor(given, **kind)
+    if how.rates:
+        rates = torch.tensor(how.rates, **kind)
+    else:
+        rates = how.base ** (-torch.arange(0, how.size, 2, **kind) / how.size)
     angles = positions[..., None] * rates
-    if formula is not None:
-        leaves = {"i": positions[..., None], "r": rates, "c": torch.arange(size // 2, **kind)}
+    if how.angles is not None:
+        leaves = {"i": positions[..., None], "r": rates, "c": torch.arange(how.size // 2, **kind)}
         at = {(name, "i"): values.to(rates)[..., None] for name, values in inputs.items()}
-        made = formula.formula.of(leaves, rates, at)
+        made = how.angles.formula.of(leaves, rates, at)
         angles = made.expand_as(made + angles)
-    cos, sin = angles.cos() * scale, angles.sin() * scale
-    if pairs:
+    cos, sin = angles.cos() * how.scale, angles.sin() * how.scale
+    if how.pairs:
         return torch.stack((cos, cos), -1).flatten(-2), torch.stack((-sin, sin), -1).flatten(-2)
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
@@ -233,7 +206,7 @@ def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mappi
     if inputs:
         places = torch.arange(length, device=device)[None] if at is None else at.positions(length)
         precise = torch.float32 if device.type == "mps" else torch.float64
-        made = rotations(places.to(precise), *turning, inputs)
+        made = rotations(places.to(precise), *turning, inputs=inputs)
         return tuple(table.to(dtype)[:, None] for table in made)
     if at is None:
         return cached_table(rotations, turning, length, dtype, device)

@@ -301,6 +301,16 @@ class Word(nn.Module):
         return select_rows(state, rows)
 
 
+class TypedWord(Word):
+    """A word that makes numbers of its own: in the dtype and on the device of `like`, which `.to()` moves."""
+
+    like: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("like", torch.empty(0), persistent=False)
+
+
 def select_rows(state: Any, rows: Tensor) -> Any:
     """`state` with the first dimension of every tensor in it indexed by `rows`; objects and containers are changed."""
     if isinstance(state, Tensor):
