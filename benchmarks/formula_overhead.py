@@ -37,7 +37,6 @@ from transformula.language.check import check  # noqa: E402
 from transformula.language.model_text import from_formula  # noqa: E402
 from transformula.model import build  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
-from transformula.words.attention import Attention  # noqa: E402
 from transformula.words.mlp import MLP  # noqa: E402
 from transformula.words.norms import Norm  # noqa: E402
 
@@ -47,13 +46,19 @@ ALLOWED = 1.02
 SHAPES = ((1, 1), (16, 256))
 
 
+def word_attention(width: int) -> nn.Module:
+    """The word `attention`, made as a formula makes it: with the options of its record."""
+    numbers = {"width": width, "depth": 1, "heads": HEADS, "vocab": VOCAB, "context": LONGEST}
+    return build(check(from_formula(FORMULA), vocabulary(), numbers)).get_submodule("layers.1.attention")
+
+
 class WordsLayer(nn.Module):
     """The formula's layer, its word modules wired by hand."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.attention_norm = Norm(width, width, eps=1e-5, weight=True, bias=True)
-        self.attention = Attention(width, heads=HEADS)
+        self.attention = word_attention(width)
         self.mlp_norm = Norm(width, width, eps=1e-5, weight=True, bias=True)
         self.mlp = MLP(width, 4 * width)
 

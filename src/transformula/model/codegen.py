@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import CodeType, FunctionType, MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -41,8 +41,8 @@ from ..words.word import word_class
 from .dataflow import Key, sequence_read
 from .files import PseudoFile
 from .pieces import in_pieces
+from .trees import assignment, attribute, definition, deletion, load, located, result, subscript
 
-T = TypeVar("T", bound=ast.AST)
 Watched = Mapping[tuple[Value, int | None], Sequence[tuple[str, Callable[..., Any]]]]
 
 MOST_NESTED = 20  # expressions inside one another before a register is taken: Python's compiler is recursive
@@ -105,25 +105,19 @@ class FunctionCode:
             if self.left[register] == 0:
                 dead.append(register)
         targets = [dead.pop(0) if dead else next(self.fresh) for _ in keys]
-        names: list[ast.expr] = [ast.Name(target, ast.Store()) for target in targets]
-        self.add(ast.Assign([names[0] if len(names) == 1 else ast.Tuple(names, ast.Store())], piece.tree), span)
+        self.add(assignment(targets, piece.tree), span)
         for key, register in zip(keys, targets, strict=True):
             self.registers[key] = register
             self.left[register] = self.uses[key]
             if not self.uses[key]:
                 dead.append(register)
         if dead:
-            self.add(ast.Delete([ast.Name(register, ast.Del()) for register in dead]), span)
+            self.add(deletion(dead), span)
 
     def function(self, name: str) -> FunctionType:
-        parameters = [ast.arg(parameter) for parameter in self.parameters]
-        arguments = ast.arguments([], parameters, None, [], [], None, [ast.Constant(None)] * self.defaults)
-        definition = ast.FunctionDef(name, arguments, self.statements or [ast.Pass()], [])
-        if hasattr(definition, "type_params"):
-            definition.type_params = []
-        located(definition, self.file.span(None))
-        file = self.file.name
-        code = compile(ast.Module([definition], []), file, "exec")
+        file, body = self.file.name, self.statements or [ast.Pass()]
+        tree = located(definition(name, self.parameters, body, self.defaults), self.file.span(None))
+        code = compile(ast.Module([tree], []), file, "exec")
         (own,) = (constant for constant in code.co_consts if isinstance(constant, CodeType))
         # equal code may stand at other places of the text, which an error shows
         key = (file, own, own.co_linetable, tuple(map(id, self.objects.values())))
@@ -136,28 +130,6 @@ class FunctionCode:
 
 
 _functions: WeakValueDictionary[Any, FunctionType] = WeakValueDictionary()  # by what they say: equal layers share one
-
-
-def located(tree: T, span: Mapping[str, int]) -> T:
-    """A tree whose nodes that have no place yet stand at this one."""
-    if not hasattr(tree, "lineno"):
-        if "lineno" in tree._attributes:
-            vars(tree).update(span)
-        for part in ast.iter_child_nodes(tree):
-            located(part, span)
-    return tree
-
-
-def attribute(of: ast.expr, name: str) -> ast.expr:
-    return ast.Attribute(of, name, ast.Load())
-
-
-def load(name: str) -> ast.expr:
-    return ast.Name(name, ast.Load())
-
-
-def subscript(of: ast.expr, place: str | int) -> ast.expr:
-    return ast.Subscript(of, ast.Constant(place), ast.Load())
 
 
 def module_at(path: Iterable[str | int]) -> ast.expr:
@@ -241,9 +213,7 @@ class SectionCode(FunctionCode):
         operands = self.operands(self.results)
         self.flush()
         if operands:
-            trees = [operand.tree for operand in operands]
-            result = trees[0] if len(trees) == 1 else ast.Tuple(trees, ast.Load())
-            self.add(ast.Return(result), self.file.span(self.results[-1].place))
+            self.add(result([operand.tree for operand in operands]), self.file.span(self.results[-1].place))
         if runs:
             self.statements = in_pieces(self.statements, runs, self.parameters, self.object(recomputed))
         return self.function(name)
@@ -251,9 +221,9 @@ class SectionCode(FunctionCode):
     def emit_all(self) -> list[tuple[int, int]]:
         """Emit all values; gives the runs of statements, (first, end), that are made again, each line by itself."""
         runs: list[tuple[int, int]] = []
-        now: int | None = -1
+        now: int | None = None if self.again is None else -1
         for value in self.values:
-            if not (value.op == "call" or value.op == "neg" or value.op in OPERATORS):
+            if not (value.op in ("call", "neg") or value.op in OPERATORS):
                 continue
             if self.again:
                 line = line_of(self.section, value)
@@ -261,16 +231,14 @@ class SectionCode(FunctionCode):
                     self.close(runs, now)
                     now = line
             self.emit(value)
-        if self.again is None:
-            now = None
-        if self.again or self.again is None:
+        if self.again != frozenset():
             self.close(runs, now)
         return runs
 
     def close(self, runs: list[tuple[int, int]], line: int | None) -> None:
         """Let a line end here, and note its statements where it is made again; None: all so far are one."""
         self.flush()
-        first, self.begun = (self.begun, len(self.statements))
+        first, self.begun = self.begun, len(self.statements)
         if self.begun > first and (line is None or line in (self.again or ())):
             runs.append((first, self.begun))
 
@@ -310,8 +278,8 @@ class SectionCode(FunctionCode):
         for value in values:
             if (value, None) in self.watched and value in self.registers:
                 name = self.registers[value]
-                target: list[ast.expr] = [ast.Name(name, ast.Store())]
-                self.add(ast.Assign(target, self.watch(load(name), (value, None))), self.file.span(value.place))
+                statement = assignment([name], self.watch(load(name), (value, None)))
+                self.add(statement, self.file.span(value.place))
 
     def operands(self, values: Sequence[Value]) -> list[Piece]:
         """The expressions that read these values. Those that wait must be the last that wait, in order: else all that

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..language.graph import Section
 from ..words.word import word_class
-from .transformer import Transformer
+from .transformer import Transformer, is_compiled
 
 REMEDY = "leave loss_chunks out, and cut batches into micro_batches instead"
 
@@ -42,7 +41,7 @@ def set_chunks(model: nn.Module, count: int) -> int:
     blueprint = model._blueprint
     before, blueprint.chunks = blueprint.chunks, count
     if before != count:
-        model.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(*blueprint.calls)))
+        model.take_code()
     return before
 
 
@@ -50,14 +49,15 @@ def check_output(model: Transformer) -> None:
     """Raise InputError unless each position of the output is made from what entered there, and from nothing else."""
     section = model.architecture.output
     leaves = [value for value in {**section.leaves, **section.asked}.values() if value.op != "number"]
+    entering = [*section.reads.values(), *(value for value in section.values if value.op == "history")]
     wrong = ""
     if len(leaves) != 1:
         wrong = f"makes {len(leaves)} outputs"
     elif model.carry:
         wrong = "belongs to a model that says `carry`"
-    elif any(getattr(one, "_compiled_call_impl", None) is not None for one in model.modules()):
+    elif is_compiled(model):
         wrong = "is compiled"
-    elif any(value.op in ("input", "history") or value.sequence != leaves[0].sequence for value in read(section)):
+    elif any(value.op in ("input", "history") or value.sequence != leaves[0].sequence for value in entering):
         wrong = "reads more than the stream that it turns into logits"
     for value in section.calls():
         word, cls = value.called.word, word_class(value.called.word)
@@ -69,17 +69,13 @@ def check_output(model: Transformer) -> None:
         raise InputError(f"loss_chunks: the model's output {wrong}; {REMEDY}")
 
 
-def read(section: Section) -> list[Any]:
-    return [*section.reads.values(), *(value for value in section.values if value.op == "history")]
-
-
 def head_of(model: nn.Module, given: Mapping[str, Any]) -> tuple[Head, int] | None:
     """What enters a model's output for these inputs, and the number of chunks; None where the model has no chunks."""
     count = model._blueprint.chunks if isinstance(model, Transformer) else 1
     if count == 1:
         return None
     assert isinstance(model, Transformer)
-    entering: Any = model
+    runner: Any = model
     function = model._blueprint.functions[-1]
     paths = dict.fromkeys(value.called.path for value in model.architecture.output.calls())
     owners = [module for name, module in model.named_modules() if name in paths]
@@ -89,4 +85,4 @@ def head_of(model: nn.Module, given: Mapping[str, Any]) -> tuple[Head, int] | No
         logits: Tensor = function(model, *streams)
         return logits
 
-    return Head(entering._entering(**given), run, [*parameters.values()]), count
+    return Head(runner._entering(**given), run, [*parameters.values()]), count

@@ -19,9 +19,10 @@ from ..language.graph import Architecture, Section, Stack
 from ..language.source import Place, Source
 from ..language.word_calls import SEVERAL_IDS
 from . import dataflow
-from .codegen import FunctionCode, Piece, attribute, load, module_at, subscript
+from .codegen import FunctionCode, Piece, module_at
 from .dataflow import Dataflow, SectionRun, leaving, stack_of
 from .files import PseudoFile
+from .trees import attribute, load, subscript
 
 IDS = ("tokens", "source", "types", "targets", "characters", "document", "rank")  # inputs that are whole numbers
 ALWAYS = 1_000_000  # readings of what is kept to the end
@@ -51,11 +52,12 @@ class ModelCode(FunctionCode):
         for run in self.runs:
             self.run(run)
         trees = [load(self.registers[value]) for value in self.results]
-        tree = trees[0] if trees else ast.List([], ast.Load())
         if self.mode in ("fixed", "entering"):
-            tree = ast.List(trees, ast.Load())
+            tree: ast.expr = ast.List(trees, ast.Load())
         elif len(trees) > 1:
             tree = ast.Dict([ast.Constant(name) for name in self.flow.outputs], trees)
+        else:
+            tree = trees[0]
         self.add(ast.Return(tree), self.span(len(self.rows) - 1))
         return self.function(self.mode)
 

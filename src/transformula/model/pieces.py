@@ -17,7 +17,8 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from ..analysis.residual_path import line_of
-from ..language.graph import Section, Value
+from ..language.graph import Section
+from .trees import assignment, definition, deletion, load, located, result
 
 NONE, ALL, LAYERS = "none", "all", "layers"
 
@@ -42,10 +43,10 @@ def piece(
 ) -> Sequence[ast.stmt]:
     """A run of statements as a function, and its call."""
     here: set[str] = set()
-    taken: dict[str, None] = {}
+    read: dict[str, None] = {}  # of what stands before the run
     gone: set[str] = set()
     for one in inside:
-        taken |= {n.id: None for n in names(one, ast.Load, ast.Del) if n.id in local and n.id not in here}
+        read |= {n.id: None for n in names(one, ast.Load, ast.Del) if n.id in local and n.id not in here}
         stored = {n.id for n in names(one, ast.Store)}
         deleted = {n.id for n in names(one, ast.Del)}
         here |= stored
@@ -54,27 +55,11 @@ def piece(
     left = sorted((here - gone) & needed)
     if not left:
         return inside
+    function = definition(name, ["self", *read], [*inside, result([*map(load, left)])])
+    called = assignment(left, ast.Call(call, [load(n) for n in (name, "self", *read)], []))
+    over = sorted(gone & {*read} - {*left})
     span = {key: getattr(inside[0], key) for key in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
-    loads: list[ast.expr] = [ast.Name(n, ast.Load()) for n in left]
-    result = loads[0] if len(loads) == 1 else ast.Tuple(loads, ast.Load())
-    parameters = [ast.arg("self"), *(ast.arg(n) for n in taken)]
-    arguments = ast.arguments([], parameters, None, [], [], None, [])
-    body = [*inside, ast.Return(result)]
-    definition = ast.FunctionDef(name, arguments, body, [])
-    if hasattr(definition, "type_params"):
-        definition.type_params = []
-    stores: list[ast.expr] = [ast.Name(n, ast.Store()) for n in left]
-    target = stores[0] if len(stores) == 1 else ast.Tuple(stores, ast.Store())
-    reads: list[ast.expr] = [ast.Name(n, ast.Load()) for n in (name, "self", *taken)]
-    made: list[ast.stmt] = [definition, ast.Assign([target], ast.Call(call, reads, []))]
-    over = sorted(gone & {*taken} - {*left})
-    if over:
-        made.append(ast.Delete([ast.Name(n, ast.Del()) for n in over]))
-    for one in made:
-        for node in ast.walk(one):
-            if "lineno" in node._attributes and not hasattr(node, "lineno"):
-                vars(node).update(span)
-    return made
+    return [located(one, span) for one in (function, called, *([deletion(over)] if over else []))]
 
 
 def names(tree: ast.AST, *kinds: type[ast.expr_context]) -> Iterator[ast.Name]:
@@ -88,22 +73,14 @@ def chosen_lines(section: Section, what: str) -> frozenset[int] | None:
     what  "none", "all", "layers", or numbers of lines, from 1, and names of words or labels that stand in them,
           divided by commas
     """
-    wanted = [one.strip() for one in what.split(",") if one.strip()]
-    if wanted in ([NONE], []):
-        return frozenset()
-    if wanted == [LAYERS]:
+    if what == LAYERS:
         return None
-    if wanted == [ALL]:
-        return frozenset(range(len(section.lines)))
-    lines: set[int] = set()
-    for index in range(len(section.lines)):
-        here = set(named_in(section, index))
-        lines |= {index for one in wanted if one == str(index + 1) or one in here}
-    return frozenset(lines)
+    numbers, wanted = range(len(section.lines)), set(what.split(","))
+    return frozenset(n for n in numbers if what == ALL or wanted & {str(n + 1), *names_in_line(section, n)})
 
 
-def named_in(section: Section, index: int) -> list[str]:
+def names_in_line(section: Section, index: int) -> list[str]:
     """Words and labels in a line."""
-    calls: list[Value] = [value for value in section.calls() if line_of(section, value) == index]
-    found = [name for value in calls for name in (value.called.word.name, *value.called.path.split("."))]
-    return [*dict.fromkeys(name for name in found if not name.isdigit())]
+    calls = [value.called for value in section.calls() if line_of(section, value) == index]
+    names = [name for call in calls for name in (call.word.name, *call.path.split("."))]
+    return [*dict.fromkeys(name for name in names if not name.isdigit())]

@@ -8,26 +8,27 @@ from typing import Any
 from torch import nn
 
 from ..errors import InputError, did_you_mean, nearest
-from .pieces import ALL, LAYERS, NONE, named_in
-from .transformer import Layer, Transformer
+from .pieces import ALL, LAYERS, NONE, names_in_line
+from .transformer import Layer, Transformer, is_compiled
 
 
-def check_lines(model: nn.Module, what: str) -> None:
-    """Raise InputError for lines that are not there, and for a model of which none can be made again."""
+def lines_named(model: nn.Module, what: str) -> str:
+    """`what` without blanks, NONE for nothing. Raises InputError for lines that are not there, and for a model of which
+    none can be made again."""
     wanted = [one.strip() for one in what.split(",") if one.strip()]
     if wanted in ([NONE], []):
-        return
+        return NONE
     if not isinstance(model, Transformer):
         raise InputError(f"recompute: {what!r} names lines of a formula, and no formula made this model; leave it out")
     if model.carry:
         raise InputError("recompute: a model that says `carry` reads its text in steps, which keep what they make")
-    if any(getattr(one, "_compiled_call_impl", None) is not None for one in model.modules()):
+    if is_compiled(model):
         raise InputError("recompute: this model is compiled, and its compiled code keeps what it keeps; leave one out")
     if wanted in ([ALL], [LAYERS]):
-        return
+        return wanted[0]
     layers = [section for stack in model.architecture.stacks for section in stack.layers]
     most = max((len(section.lines) for section in layers), default=0)
-    known = {name for section in layers for index in range(len(section.lines)) for name in named_in(section, index)}
+    known = {name for section in layers for n in range(len(section.lines)) for name in names_in_line(section, n)}
     for one in wanted:
         numbered = one.isascii() and one.isdecimal()
         if one in (NONE, ALL, LAYERS):
@@ -37,24 +38,23 @@ def check_lines(model: nn.Module, what: str) -> None:
         if not numbered and one not in known:
             near = nearest(one, [*known, ALL, LAYERS])
             raise InputError(f"recompute: no line of a layer has {one!r};{did_you_mean(near)}", near=near)
+    return ",".join(wanted)
 
 
 def recompute(model: nn.Module, what: str) -> str:
     """Make lines of each layer again in the backward pass, from here on; returns what was said before.
 
-    Numbers stay as they are, bit for bit. `what` is that of `chosen_lines`. Raises InputError, see `check_lines`.
+    Numbers stay as they are, bit for bit. `what` is that of `chosen_lines`. Raises InputError, see `lines_named`.
     """
-    check_lines(model, what)
+    after = lines_named(model, what)
     if not isinstance(model, Transformer):
         return NONE
     blueprint = model._blueprint
-    before, after = blueprint.recompute, ",".join(one.strip() for one in what.split(",") if one.strip()) or NONE
+    before, blueprint.recompute = blueprint.recompute, after
     if before == after:
         return before
-    blueprint.recompute = after
-    forward, step = [*blueprint.calls[0]], blueprint.calls[1]
-    architecture = model.architecture
-    for index, section in enumerate(architecture.sections()):
+    forward = [*blueprint.calls[0]]
+    for index, section in enumerate(model.architecture.sections()):
         if section.where != "layer":
             continue
         made = blueprint.section_code(section).generate(section.where)
@@ -65,6 +65,6 @@ def recompute(model: nn.Module, what: str) -> str:
             layer.__class__ = type(blueprint.make(("layer", *place[0]), Layer, forward=made, _step=cls._step))
         else:
             forward[index] = made
-    blueprint.calls = forward, step
-    model.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(forward, step)))
+    blueprint.calls = forward, blueprint.calls[1]
+    model.take_code()
     return before

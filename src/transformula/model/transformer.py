@@ -248,6 +248,11 @@ class Transformer(FormulaModule):
         ]
         return result, Carried(batch, end, max(carried.first, end - self.carry), left_in(kept))
 
+    def take_code(self) -> None:
+        """Run from here on what the blueprint says now."""
+        blueprint = self._blueprint
+        self.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(*blueprint.calls)))
+
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
         return self._told("losses")
@@ -318,6 +323,11 @@ class Transformer(FormulaModule):
         from ..analysis.accounting import flops_per_unit
 
         return float(flops_per_unit(self.architecture))
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a module, or one inside, runs code that `compile` made."""
+    return any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
 
 
 def evaluating(model: M) -> M:
