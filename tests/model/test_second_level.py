@@ -107,12 +107,12 @@ def test_copies() -> None:
 
 
 def test_equal_layers_share_their_table_of_positions() -> None:
-    machinery._KEPT.clear()
+    machinery._SEEN.clear()
     model = make(text("x = x + attention(x, mask=close)"))
     model(tokens())
-    assert len(machinery._KEPT) == 1
+    assert len(machinery._SEEN) == 1
     make(text("x = x + attention(x, score=near)"))(tokens())  # whose slopes differ from layer to layer
-    assert len(machinery._KEPT) == 4
+    assert len(machinery._SEEN) == 4
 
 
 def test_an_encoder_with_padding_and_a_formula() -> None:

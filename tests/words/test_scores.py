@@ -421,18 +421,18 @@ def test_far_ahead_nothing_overflows(score: str) -> None:
 
 
 def test_tables_of_positions_are_made_once() -> None:
-    machinery._KEPT.clear()
+    machinery._SEEN.clear()
     modules = [core(score="alibi", mask="band") for _ in range(3)]
     q, k, v = streams()
     with torch.inference_mode():
         for module in modules:
             module(q, k, v)
             module(q[:, :7], k[:, :7], v[:, :7])
-    assert len(machinery._KEPT) == 1
+    assert len(machinery._SEEN) == 1
     modules[0](q.requires_grad_(), k, v).sum().backward()  # what was made in inference serves training
-    assert len(machinery._KEPT) == 1
+    assert len(machinery._SEEN) == 1
     core(score="alibi")(q, k, v)
-    assert len(machinery._KEPT) == 2
+    assert len(machinery._SEEN) == 2
     place = at([5, 5])
     for module in modules:
         state = module.start(2, LENGTH, torch.float64, "cpu")

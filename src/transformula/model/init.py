@@ -70,20 +70,27 @@ def read_rules(model: nn.Module, architecture: Architecture) -> dict[str, float 
     if not isinstance(hook, Mapping):
         what = "`init` must be a mapping of patterns of parameters' names to standard deviations"
         raise InputError(f'{what}, such as {{"*.weight": 0.02}}')
-    sizes = {name: p.shape for name, p in model.named_parameters()}
+    numbers, sizes = architecture.numbers, {name: p.shape for name, p in model.named_parameters()}
     rules: dict[str, float | list[float]] = {}
     for pattern, given in hook.items():
         source = given if isinstance(given, Source) else Source(f"init, {pattern}", str(given))
-        numbers = architecture.numbers
-        by_channel = reads_channel(source, numbers)
-        names = list(
-            dict.fromkeys(n for part in str(pattern).split("|") for n in matches(part.strip(), sizes, by_channel))
-        )
+        text = source.text.strip()
+        xavier = text.startswith("gain ")
+        if xavier:
+            source = Source(source.name, text.removeprefix("gain "), source.file, source.first_line, source.indent + 5)
+        node = parse_expression(source)
+        reads_c = any(isinstance(part, Name) and part.name == "c" for part in walk(node))
+        by_channel = reads_c and not xavier and "c" not in numbers
+        parts = [part.strip() for part in str(pattern).split("|")]
+        names = list(dict.fromkeys(name for part in parts for name in matches(part, sizes, by_channel)))
         if by_channel:
-            longest = channels(source, numbers, max(sizes[name][0] for name in names))
+            channels = range(max(sizes[name][0] for name in names))
+            longest = [signed_value(node, {**numbers, "c": channel}) for channel in channels]
             rules |= {name: longest[: sizes[name][0]] for name in names}
             continue
-        value, xavier = read_value(source, numbers)
+        value = signed_value(node, numbers)
+        if value < 0:
+            raise InputError(f"{source.name}: a standard deviation is not negative; this is {value:g}")
         for name in names:
             rules[name] = float(value * (2 / sum(fans(model, name))) ** 0.5) if xavier else value
     return rules
@@ -96,19 +103,6 @@ def matches(pattern: str, sizes: Mapping[str, torch.Size], by_channel: bool) -> 
     if not names:
         raise nothing_matched(pattern, fitting, list(sizes), "vector" if by_channel else "matrix")
     return names
-
-
-def reads_channel(source: Source, numbers: Mapping[str, Any]) -> bool:
-    """Whether a value is one for each channel: it reads c, which is no number of the file's."""
-    if "c" in numbers or source.text.strip().startswith("gain "):
-        return False
-    return any(isinstance(node, Name) and node.name == "c" for node in walk(parse_expression(source)))
-
-
-def channels(source: Source, numbers: Mapping[str, Any], count: int) -> list[float]:
-    """The values of the channels 0, 1, ..., count - 1."""
-    node = parse_expression(source)
-    return [signed_value(node, {**numbers, "c": channel}) for channel in range(count)]
 
 
 def fans(model: nn.Module, name: str) -> tuple[int, int]:
@@ -129,18 +123,6 @@ def nothing_matched(pattern: str, fitting: list[str], names: list[str], kind: st
     near = [n for part in wrong for n in nearest(part, parts, 1)]
     what = f"init: the pattern {pattern!r} matches nothing: no {kind} of the model has such a name"
     return InputError(f"{what};{did_you_mean(near)} names are like {', '.join(fitting[:6])}", near=near)
-
-
-def read_value(source: Source, numbers: Mapping[str, Any]) -> tuple[float, bool]:
-    """(standard deviation or Xavier's gain, whether it is that gain). Raises FormulaError where it is no number."""
-    text = source.text.strip()
-    xavier = text.startswith("gain ")
-    if xavier:
-        source = Source(source.name, text.removeprefix("gain "), source.file, source.first_line, source.indent + 5)
-    value = signed_value(parse_expression(source), numbers)
-    if value < 0:
-        raise InputError(f"{source.name}: a standard deviation is not negative; this is {value:g}")
-    return value, xavier
 
 
 def signed_value(node: Node, numbers: Mapping[str, Any]) -> float:

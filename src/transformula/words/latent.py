@@ -45,9 +45,6 @@ class LatentPart:
         return weight.view(heads, self.size, self.width)
 
 
-MANY = 1024
-
-
 @dataclass(frozen=True)
 class LatentLayout:
     """The parts of a key, in order; the values; how many heads they are of; the width of the sources of keys."""
@@ -61,7 +58,7 @@ class LatentLayout:
         """Whether a chunk of `length` over so many keys takes fewer products in the absorbed form, by the head; in
         exported code, which must hold for every length, whether one position over many keys does."""
         if torch.compiler.is_exporting():
-            length, keys = 1, MANY
+            length, keys = 1, 1024
         made = (*self.keys, self.value)
         once = sum(part.width * part.size for part in made if part.matrix is not None)
         absorbed = length * keys * (self.key_width + self.value.width) + length * once
@@ -91,16 +88,9 @@ def is_matrix(module: Any) -> bool:
 
 
 def step(
-    attention: Any,
-    q: Tensor,
-    *sources: Tensor,
-    layout: LatentLayout,
-    matrices: tuple[Any, ...],
-    state: Any,
-    at: At,
-    taps: tuple[str, ...] = (),
-    **ports: Any,
-) -> Any:
+    attention: Any, q: Tensor, *sources: Tensor, layout: LatentLayout, matrices: tuple[Any, ...], state: Any, at: At,
+    taps: tuple[str, ...] = (), **ports: Any,
+) -> Any:  # fmt: skip
     """`attention.step(q, k, v)` where k and v are made of the sources, each (batch, length, its width)."""
     settings, extras = attention.call("scores" in taps, **ports)
     batch, length, _ = q.shape

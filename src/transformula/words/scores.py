@@ -195,12 +195,14 @@ def opened(mask: Tensor) -> tuple[Tensor, Tensor]:
     return mask | ~some, some
 
 
-def check(settings: AttentionSettings, extras: Extras, heads: int, grid: Grid) -> None:
-    """Raise InputError for scores of another number of heads, and past the end of a formula's tables."""
+def grid_of(q: Tensor, k: Tensor, settings: AttentionSettings, extras: Extras, at: At | None = None) -> Grid:
+    """The grid of an attention. Raises InputError for scores of another number of heads, and past the end of a
+    formula's tables."""
+    heads, queries, keys = q.shape[1], q.shape[2], k.shape[2]
     for name, scores in (("scores", extras.scores), ("a ranking", extras.ranking)):
         if scores is not None and scores.shape[1] not in (1, heads):
             raise InputError(f"{name} of {scores.shape[1]} heads are given to attention of {heads} heads")
-    longest = max(grid.queries, grid.keys)
+    longest = max(queries, keys)
     for formula in (settings.score, settings.mask):
         if formula is not None and formula.longest and longest > formula.longest:
             raise InputError(
@@ -208,9 +210,11 @@ def check(settings: AttentionSettings, extras: Extras, heads: int, grid: Grid) -
                 f"{formula.longest}; shorten it, raise `context` and train again, or put the table's argument within "
                 "bounds"
             )
+    window, two_sided = settings.window, settings.two_sided and settings.window > 0
+    return Grid(queries, keys, settings.causal, window, q.device, at, two_sided)
 
 
-_KEPT: dict[tuple[Hashable, ...], Seen] = {}
+_SEEN: dict[tuple[Hashable, ...], Seen] = {}
 
 
 def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
@@ -223,29 +227,25 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     known = all(formula.fixed and (formula is mask or formula.adds) for formula in formulas)
     given = any(t is not None for t in (extras.scores, extras.real, extras.ranking))
     if not (formulas and known) or given or cpu.tracing():
-        return _made(settings, extras, grid, dtype, apart)
+        return _make_seen(settings, extras, grid, dtype, apart)
     keys_of = (None if formula is None else formula.key for formula in (score, mask))
     key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, grid.two_sided, dtype, apart)
     if at is not None:
         key = ("formulas", *key, grid.queries, grid.keys)
-        return at.once(key, lambda: _made(settings, extras, grid, dtype, apart))
+        return at.once(key, lambda: _make_seen(settings, extras, grid, dtype, apart))
     # where a query may see none of the keys that there are, their number counts
     grows = grid.causal or (mask is None and grid.sees_itself)
     queries, keys = (room_for(n) if grows else n for n in (grid.queries, grid.keys))
-    key = (*key, queries, keys, grid.device)
-    seen = _KEPT.get(key)
-    if seen is None:
-        # outside inference mode, so that training may use it later
-        with torch.inference_mode(False), torch.no_grad():
-            larger = Grid(queries, keys, grid.causal, grid.window, grid.device, two_sided=grid.two_sided)
-            seen = _made(settings, NO_EXTRAS, larger, dtype, apart)
-            if seen.some is not None and bool(seen.some.all()):
-                seen = seen._replace(some=None)
-        keep(_KEPT, 8, key, seen)
+
+    def make() -> Seen:
+        seen = _make_seen(settings, NO_EXTRAS, replace(grid, queries=queries, keys=keys), dtype, apart)
+        return seen._replace(some=None) if seen.some is not None and bool(seen.some.all()) else seen
+
+    seen = keep(_SEEN, 8, (*key, queries, keys, grid.device), make)
     return Seen(*(_cut(table, grid) for table in seen))
 
 
-def _made(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
+def _make_seen(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
     i, j = grid.positions(dtype)
     inputs = extras.at_places(i.dtype)
     bias, mask, some = extras.scores, grid.mask(), None
@@ -318,9 +318,8 @@ def attend(
                 return y, None
         if at is not None and at.first and not causal:
             at = replace(at, first=0)  # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries'
-        grid = Grid(length, keys, causal, window, q.device, at, settings.two_sided and window > 0)
         extras = extras or NO_EXTRAS
-        check(settings, extras, q.shape[1], grid)
+        grid = grid_of(q, k, settings, extras, at)
         changed = settings.cap or not settings.softmax or (settings.score is not None and not settings.score.adds)
         way = _with_scores if extras.wanted or changed else _with_bias
         return way(*one_type(q, k, v), settings, extras, grid)
@@ -454,10 +453,8 @@ def _weights(
 def weights_of(q: Tensor, k: Tensor, settings: AttentionSettings, extras: Extras | None = None) -> Tensor:
     """What `attend` weighs values by, over whole sequences and without dropout: (batch, heads, queries, keys), in
     float32 at least. Rows of queries that see nothing are 0."""
-    length, keys, extras = q.shape[2], k.shape[2], extras or NO_EXTRAS
-    two_sided = settings.two_sided and settings.window > 0
-    grid = Grid(length, keys, settings.causal, settings.window, q.device, two_sided=two_sided)
-    check(settings, extras, q.shape[1], grid)
+    extras = extras or NO_EXTRAS
+    grid = grid_of(q, k, settings, extras)
     q, k, _ = one_type(q, k, k)
     _, weights, some = _weights(q, k, settings, extras, grid)
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32)).expand(q.shape[0], -1, -1, -1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,9 @@ from .cpu import tracing
 
 Tables = tuple[Tensor, ...]
 Make = Callable[..., Tables]  # tables from positions in float64, and further arguments
-_KEPT: dict[tuple[Hashable, ...], Tables] = {}
+Key = tuple[Hashable, ...]
+K = TypeVar("K", bound=tuple[Tensor | None, ...])
+_TABLES: dict[Key, Tables] = {}
 _LOCK = Lock()
 FURTHEST = 2**15  # positions that tables are kept for where a chunk of a long text needs a few rows
 
@@ -26,28 +28,29 @@ def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.d
     of two. A table of type bool is square, and cut on both sides.
     While torch traces (compile, export), nothing is kept: a traced tensor must not outlive its graph."""
     if tracing():
-        return _made(make, given, 0, length, dtype, device)
+        return _make_rows(make, given, 0, length, dtype, device)
     room = room_for(length)
     key = (make, *given, room, dtype, device)
-    tables = _KEPT.get(key)
-    if tables is None:
-        # outside inference mode, so that training may use them later
-        with torch.inference_mode(False), torch.no_grad():
-            tables = _made(make, given, 0, room, dtype, device)
-        keep(_KEPT, 64, key, tables)
+    tables = keep(_TABLES, 64, key, lambda: _make_rows(make, given, 0, room, dtype, device))
     if room == length:
         return tables
     return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in tables)
 
 
-def keep(kept: dict[tuple[Hashable, ...], Any], most: int, key: tuple[Hashable, ...], made: tuple[Any, ...]) -> None:
-    """Keep tensors that are none of a mode that follows the code, and let the oldest go where there would be more than
-    `most`. Threads do so one by one."""
-    if all(t is None or type(t) is Tensor for t in made):
-        with _LOCK:
-            while len(kept) >= most:
-                kept.pop(next(iter(kept)))
-            kept[key] = made
+def keep(kept: dict[Key, K], limit: int, key: Key, make: Callable[[], K]) -> K:
+    """What is kept under a key, or is made and, unless it holds tensors of a mode that follows the code, kept: of
+    `limit` the oldest goes. Threads do so one by one."""
+    tables = kept.get(key)
+    if tables is None:
+        # outside inference mode, so that training may use them later
+        with torch.inference_mode(False), torch.no_grad():
+            tables = make()
+        if all(t is None or type(t) is Tensor for t in tables):
+            with _LOCK:
+                while len(kept) >= limit:
+                    kept.pop(next(iter(kept)))
+                kept[key] = tables
+    return tables
 
 
 def table_rows(
@@ -57,10 +60,10 @@ def table_rows(
     without end needs no table without end."""
     if not first or first + length <= FURTHEST:
         return tuple(t[first:] for t in cached_table(make, given, first + length, dtype, device))
-    return _made(make, given, first, length, dtype, device)
+    return _make_rows(make, given, first, length, dtype, device)
 
 
-def _made(
+def _make_rows(
     make: Make, given: tuple[Any, ...], first: int, length: int, dtype: torch.dtype, device: torch.device
 ) -> Tables:
     # on the CPU first: some devices have no float64
