@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..words.word import word_class
-from .transformer import Transformer, is_compiled
+from .transformer import Transformer, is_compiled, take_code
 
 REMEDY = "leave loss_chunks out, and cut batches into micro_batches instead"
 
@@ -41,7 +41,7 @@ def set_chunks(model: nn.Module, count: int) -> int:
     blueprint = model._blueprint
     before, blueprint.chunks = blueprint.chunks, count
     if before != count:
-        model.take_code()
+        take_code(model)
     return before
 
 

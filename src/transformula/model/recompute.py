@@ -9,7 +9,7 @@ from torch import nn
 
 from ..errors import InputError, did_you_mean, nearest
 from .pieces import ALL, LAYERS, NONE, names_in_line
-from .transformer import Layer, Transformer, is_compiled
+from .transformer import Layer, Transformer, is_compiled, take_code
 
 
 def lines_named(model: nn.Module, what: str) -> str:
@@ -66,5 +66,5 @@ def recompute(model: nn.Module, what: str) -> str:
         else:
             forward[index] = made
     blueprint.calls = forward, blueprint.calls[1]
-    model.take_code()
+    take_code(model)
     return before

@@ -248,33 +248,27 @@ class Transformer(FormulaModule):
         ]
         return result, Carried(batch, end, max(carried.first, end - self.carry), left_in(kept))
 
-    def take_code(self) -> None:
-        """Run from here on what the blueprint says now."""
-        blueprint = self._blueprint
-        self.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(*blueprint.calls)))
-
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
-        return self._told("losses")
+        return self._by_path("losses")
 
     def named_measures(self) -> dict[str, Tensor]:
         """What words measure in training since the last step, by their path and the measure's own name."""
-        return self._told("measures")
+        return self._by_path("measures")
 
-    def _told(self, method: str) -> dict[str, Tensor]:
-        by_name: dict[str, Tensor] = {}
+    def _by_path(self, method: str) -> dict[str, Tensor]:
+        by_path: dict[str, Tensor] = {}
         for path, module in self.named_modules():
-            tell: Any = getattr(module, method, None) if isinstance(module, (Word, Policy)) else None
-            by_name |= {f"{path}.{name}": value for name, value in (tell() if tell else {}).items()}
-        return by_name
+            if isinstance(module, (Word, Policy)) and hasattr(module, method):
+                by_path |= {f"{path}.{name}": value for name, value in getattr(module, method)().items()}
+        return by_path
 
     def after_step(self) -> None:
         """What words change after each step of an optimizer without a gradient (selection biases of experts). The
         trainer calls it; a training loop of your own does so after `optimizer.step()`."""
         for module in self.modules():
-            change: Any = getattr(module, "after_step", None) if isinstance(module, Word) else None
-            if change is not None:
-                change()
+            if isinstance(module, Word) and hasattr(module, "after_step"):
+                module.after_step()
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
         """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.
@@ -323,6 +317,12 @@ class Transformer(FormulaModule):
         from ..analysis.accounting import flops_per_unit
 
         return float(flops_per_unit(self.architecture))
+
+
+def take_code(model: Transformer) -> None:
+    """Let a model run from here on what its blueprint says now."""
+    blueprint = model._blueprint
+    model.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(*blueprint.calls)))
 
 
 def is_compiled(model: nn.Module) -> bool:
