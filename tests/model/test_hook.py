@@ -10,7 +10,7 @@ import torch
 from tests.model.helpers import checked
 from transformula.errors import InputError, UnknownName
 from transformula.language.graph import Architecture
-from transformula.model.hook import HOOKS, Policy, asked, hook
+from transformula.model.hook import HOOKS, Policy, hook, hook_of
 
 
 def asking(text: Any, key: str = "after_step", **numbers: Any) -> Architecture:
@@ -39,14 +39,14 @@ def _forgotten() -> Any:
     ],
 )
 def test_a_call_over_the_numbers_of_the_file(text: str, options: tuple[Any, ...]) -> None:
-    found = asked(asking(text, depth=4), "after_step")
+    found = hook_of(asking(text, depth=4), "after_step")
     assert found is not None and found.func is HOOKS["after_step"].get("noted") and found(None) == options
 
 
 def test_a_bare_name_takes_the_defaults() -> None:
-    found = asked(asking("layerdrop", "policy"), "policy")
+    found = hook_of(asking("layerdrop", "policy"), "policy")
     assert found is not None and not found.keywords
-    assert asked(asking("layerdrop", "policy"), "calibrate") is None and asked(None, "policy") is None
+    assert hook_of(asking("layerdrop", "policy"), "calibrate") is None and hook_of(None, "policy") is None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_bare_name_takes_the_defaults() -> None:
 )
 def test_mistakes(text: Any, message: str) -> None:
     with pytest.raises(InputError, match=rf"(?s){message}"):
-        asked(asking(text), "after_step")
+        hook_of(asking(text), "after_step")
 
 
 def test_every_hook_of_the_package_has_a_source_and_a_file_that_names_it() -> None:

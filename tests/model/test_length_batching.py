@@ -8,9 +8,9 @@ from transformula import gallery, words
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.decoding import ROWS, by_length
+from transformula.model.decoding import PART_ROWS, by_length
 
-LENGTHS = torch.tensor([9, 3, 1, 4] * ROWS).sort(descending=True).values
+LENGTHS = torch.tensor([9, 3, 1, 4] * PART_ROWS).sort(descending=True).values
 IDS = torch.randint(0, 50, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))
 
 
@@ -27,7 +27,7 @@ def test_each_row_is_made_as_if_all_were_made_at_once() -> None:
 
     sizes: list[tuple[int, ...]] = []
     twice, real = by_length(make, IDS, LENGTHS) or []
-    assert sizes == [(ROWS, size) for size in (9, 4, 3, 1)]
+    assert sizes == [(PART_ROWS, size) for size in (9, 4, 3, 1)]
     assert torch.equal(real, torch.arange(9) < LENGTHS[:, None])
     assert torch.equal(twice, torch.where(real, IDS, 0)[..., None] * torch.tensor([1, 2]))
 

@@ -234,7 +234,7 @@ def test_what_is_kept_does_not_grow() -> None:
 def test_positions_far_out_need_no_table(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     model = make(ROTARY, before=before, carry=30)
     whole = model(tokens(2, 20))
-    monkeypatch.setattr(tables, "FURTHEST", 8)
+    monkeypatch.setattr(tables, "MAX_KEPT_ROWS", 8)
     same(read(model, tokens(2, 20), [5, 5, 5, 5])[0], whole)
 
 

@@ -128,7 +128,7 @@ def test_gradients_by_both_ways(options: dict[str, Any], block: int, run: int, m
     """Rows sorted by expert, also with places left empty and by experts together, and every expert over every row, are
     one function."""
     monkeypatch.setattr(expert_products, "block_of", lambda *_: block)
-    monkeypatch.setattr(expert_products, "RUN", run)
+    monkeypatch.setattr(expert_products, "RUN_COST_BYTES", run)
     module, x = experts(**options), torch.randn(2, 6, WIDTH, dtype=torch.float64)
     other = copy.deepcopy(module)
     by_rows = gradients(module, x)
@@ -157,7 +157,7 @@ def test_the_grouped_product_is_the_same_function(options: dict[str, Any], monke
 def test_a_layout_has_a_place_for_every_choice(loads: list[int]) -> None:
     """Each choice has a place of its own, among those of its expert; even loads go together, others alone."""
     chosen = torch.repeat_interleave(torch.tensor(loads))[torch.randperm(40)].view(20, 2)
-    layout = expert_products.layout_of(chosen, 4, 4, expert_products.RUN // 8)
+    layout = expert_products.layout_of(chosen, 4, 4, expert_products.RUN_COST_BYTES // 8)
     assert len(set(layout.place.tolist())) == 40 and len(layout.tokens) == expert_products.places_of(layout.runs)
     assert torch.equal(layout.tokens[layout.place].view(20, 2), torch.arange(20)[:, None].expand(20, 2))
     owners = [e for first, end, places in layout.runs for e in range(first, end) for _ in range(places)]

@@ -15,9 +15,9 @@ from transformula.words.word import At
 def test_apart_gives_back_what_was_gathered(of_row: list[int]) -> None:
     shared = SharedSequences(of_row, torch.device("cpu"))
     x = torch.randn(len(of_row), 3, 2, 4)
-    gathered = shared.gathered(x)
+    gathered = shared.gather(x)
     assert gathered.shape == (shared.count, 3, shared.most * 2, 4)
-    assert torch.equal(shared.apart(gathered), x)
+    assert torch.equal(shared.scatter(gathered), x)
     assert [of_row[row] for row in shared.first] == list(range(shared.count))
     for row, sequence in enumerate(of_row):
         assert any(torch.equal(gathered[sequence, :, n : n + 2], x[row]) for n in range(0, shared.most * 2, 2))

@@ -23,7 +23,7 @@ from .blueprint import Blueprint, Path, Spot, calls_within, is_function, sources
 from .codegen import SectionCode
 from .dataflow import stack_of
 from .files import PseudoFile, at_place
-from .hook import asked, check_hooks
+from .hook import check_hooks, hook_of
 from .init import fill_model
 from .model_code import layer_path, stack_path
 from .second_level import SecondLevel
@@ -53,7 +53,7 @@ def build(
     model, layers = generate(blueprint)
     with torch.device(device) if device is not None else contextlib.nullcontext():
         place_all(blueprint, model, layers)
-        policy = asked(architecture, "policy")
+        policy = hook_of(architecture, "policy")
         for stack in architecture.stacks if policy is not None else ():
             path = stack_path(stack, "policy")
             place_module(model, path, policy(stack), ".".join(path))  # type: ignore[misc]
@@ -174,14 +174,14 @@ def inner_module(
     return module
 
 
-def reduced(blueprint: Blueprint) -> Any:
+def pickle_blueprint(blueprint: Blueprint) -> Any:
     """How a blueprint is pickled: by its text and the words that are not in the vocabulary."""
     architecture = blueprint.architecture
     records = {c.called.word.name: c.called.word for s in architecture.sections() for c in s.calls()}
     return remake, (architecture.text, list(records.values()), architecture.output.lines[0][0].source.text)
 
 
-copyreg.pickle(Blueprint, reduced)
+copyreg.pickle(Blueprint, pickle_blueprint)
 
 
 def remake(text: ModelText, records: list[WordRecord], output: str) -> Blueprint:

@@ -45,7 +45,7 @@ from .trees import assignment, attribute, definition, deletion, load, located, r
 
 Watched = Mapping[tuple[Value, int | None], Sequence[tuple[str, Callable[..., Any]]]]
 
-MOST_NESTED = 20  # expressions inside one another before a register is taken: Python's compiler is recursive
+MAX_NESTED_EXPRESSIONS = 20  # expressions inside one another before a register is taken: Python's compiler is recursive
 OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow}
 
 
@@ -263,7 +263,7 @@ class SectionCode(FunctionCode):
             return
         piece.tree = located(self.watch(piece.tree, (value, None)), span)
         self.pieces[value] = piece
-        if self.uses[value] != 1 or depth >= MOST_NESTED:
+        if self.uses[value] != 1 or depth >= MAX_NESTED_EXPRESSIONS:
             self.flush()
 
     def watch(self, tree: ast.expr, place: tuple[Value, int | None]) -> ast.expr:

@@ -15,8 +15,8 @@ from ..words.cache import Cache, CrossCache, Kept
 from ..words.shared_sequences import SharedSequences
 from ..words.word import At, select_rows
 
-ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
-WORTH = 0.8  # parts are made if they have at most this share of the positions
+PART_ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
+MAX_SHARE = 0.8  # parts are made if they have at most this share of the positions
 
 
 class Decoding:
@@ -124,19 +124,19 @@ def by_length(make: Callable[[Tensor, Tensor], list[Tensor]], ids: Tensor, lengt
     ...). Rows are taken as they come: a search sorts them.
     """
     batch, length = ids.shape
-    if batch <= ROWS or lengths.shape != (batch,) or ids.device.type != "cpu" or lengths.is_floating_point():
+    if batch <= PART_ROWS or lengths.shape != (batch,) or ids.device.type != "cpu" or lengths.is_floating_point():
         return None
     sizes = lengths.tolist()
     if min(sizes) < 1 or max(sizes) > length:
         return None  # whose error `make` raises
-    firsts = range(0, batch, ROWS)
-    longest = [max(sizes[first : first + ROWS]) for first in firsts]
-    kept = sum(len(sizes[first : first + ROWS]) * size for first, size in zip(firsts, longest, strict=True))
-    if kept > WORTH * batch * length:
+    firsts = range(0, batch, PART_ROWS)
+    longest = [max(sizes[first : first + PART_ROWS]) for first in firsts]
+    kept = sum(len(sizes[first : first + PART_ROWS]) * size for first, size in zip(firsts, longest, strict=True))
+    if kept > MAX_SHARE * batch * length:
         return None
     whole: list[Tensor] = []
     for first, size in zip(firsts, longest, strict=True):
-        rows = slice(first, first + ROWS)
+        rows = slice(first, first + PART_ROWS)
         part = make(ids[rows, :size], lengths[rows])
         expected = (len(sizes[rows]), size)
         if not all(isinstance(value, Tensor) and value.shape[:2] == expected for value in part):

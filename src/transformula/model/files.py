@@ -17,8 +17,8 @@ from types import TracebackType
 from ..errors import InputError
 from ..language.source import Place, Source
 
-MOST = 2000  # texts kept; the oldest are given up first: their code still runs, its tracebacks only show no text
-_kept: OrderedDict[str, str] = OrderedDict()
+MAX_TEXTS = 2000  # texts kept; the oldest are given up first: their code still runs, its tracebacks only show no text
+_texts: OrderedDict[str, str] = OrderedDict()
 
 
 class PseudoFile:
@@ -38,14 +38,14 @@ class PseudoFile:
         text = "\n".join(rows) + "\n"
         title = re.sub(r"[^\w ,.:+-]", "_", title, flags=re.ASCII)[:80]
         self.name, number = f"<formula {title}>", 1
-        while _kept.get(self.name, text) != text:
+        while _texts.get(self.name, text) != text:
             number += 1
             self.name = f"<formula {title} ({number})>"
-        _kept[self.name] = text
-        _kept.move_to_end(self.name)
+        _texts[self.name] = text
+        _texts.move_to_end(self.name)
         linecache.cache[self.name] = (len(text), None, text.splitlines(keepends=True), self.name)
-        while len(_kept) > MOST:
-            linecache.cache.pop(_kept.popitem(last=False)[0], None)
+        while len(_texts) > MAX_TEXTS:
+            linecache.cache.pop(_texts.popitem(last=False)[0], None)
 
     def span(self, place: Place | None) -> dict[str, int]:
         if place is None or place.source not in self.first:

@@ -101,7 +101,7 @@ class Policy(nn.Module):
         return {}
 
 
-def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
+def hook_of(architecture: Architecture | None, key: str) -> partial[Any] | None:
     """The hook that a model asks for under `key`, with the options that its file says; None if it asks for none.
 
     Raises InputError: an unknown name, with the nearest known one; an option that the hook does not have.
@@ -113,20 +113,20 @@ def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
         function = HOOKS[key].get(name)
     except UnknownName as error:
         remedy = "Hooks from outside are known once their package is named: --use PACKAGE"
-        raise InputError(f"{here(source)}: {error.message}. {remedy}", near=error.near) from None
+        raise InputError(f"{place_of(source)}: {error.message}. {remedy}", near=error.near) from None
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    chosen = bound(f"{here(source)}: {name}", list(defaults), items, options)
+    chosen = options_by_name(f"{place_of(source)}: {name}", list(defaults), items, options)
     for option, default in defaults.items():
         if default is inspect.Parameter.empty and option not in chosen:
-            raise InputError(f"{here(source)}: {name} needs {option}: write {name}({option}=...)")
+            raise InputError(f"{place_of(source)}: {name} needs {option}: write {name}({option}=...)")
     return partial(function, **chosen)
 
 
 def check_hooks(architecture: Architecture) -> None:
     """Raise InputError for a hook that is not known, or not with these options, and for one that does not go with the
     others. Schedules are looked up by training."""
-    requested = {key: asked(architecture, key) for key in HOOKS}
+    requested = {key: hook_of(architecture, key) for key in HOOKS}
     check_carry(architecture)
     policy = requested["policy"]
     if architecture.carry and policy is not None and not getattr(policy.func, "carries", False):
@@ -135,7 +135,7 @@ def check_hooks(architecture: Architecture) -> None:
         raise InputError(f"{what} not say that it runs all of them; take one of the two keys out")
 
 
-def bound(who: str, names: Sequence[str], items: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def options_by_name(who: str, names: Sequence[str], items: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name: `items` in the order of `names`, then those given by name. Raises InputError, naming `who`."""
     listed = ", ".join(names) or "no options"
     if len(items) > len(names):
@@ -162,7 +162,7 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
         return text, [], {}, source
     node = parse_expression(source, strings=True)
     if not isinstance(node, CallNode) or node.label:
-        raise InputError(f"{here(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
+        raise InputError(f"{place_of(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
 
     def look(name: Name) -> Any:
         layers = [section for stack in architecture.stacks for section in stack.layers]
@@ -180,7 +180,7 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
     return node.word, items, options, source
 
 
-def here(source: Source) -> str:
+def place_of(source: Source) -> str:
     """Where a hook stands, in words: 'gpt2.yaml:9, policy', or 'policy'."""
     return source.start.where if source.file else source.name
 

@@ -32,7 +32,7 @@ from ..language.parser import parse_expression
 from ..language.source import Source
 from ..language.syntax import Name, Node, walk
 from ..words.word import fill_normal, fill_word
-from .hook import Policy, asked
+from .hook import Policy, hook_of
 
 
 def generator_of(seed: int, *name: str) -> torch.Generator:
@@ -58,7 +58,7 @@ def fill_model(model: nn.Module, architecture: Architecture, seed: int) -> None:
                 model.get_parameter(name).copy_(torch.tensor(rule, dtype=torch.float64))
         else:
             fill_normal(model.get_parameter(name), generator_of(seed, name), rule)
-    project = asked(architecture, "after_step")
+    project = hook_of(architecture, "after_step")
     if project is not None and not any(p.device.type == "meta" for p in model.parameters()):
         project(model)
 
@@ -101,7 +101,7 @@ def matches(pattern: str, sizes: Mapping[str, torch.Size], by_channel: bool) -> 
     fitting = [name for name, size in sizes.items() if (len(size) == 1 if by_channel else len(size) >= 2)]
     names = fnmatch.filter(fitting, pattern)
     if not names:
-        raise nothing_matched(pattern, fitting, list(sizes), "vector" if by_channel else "matrix")
+        raise no_match_error(pattern, fitting, list(sizes), "vector" if by_channel else "matrix")
     return names
 
 
@@ -112,7 +112,7 @@ def fans(model: nn.Module, name: str) -> tuple[int, int]:
     return stated or (matrix[0].numel(), matrix.shape[0])
 
 
-def nothing_matched(pattern: str, fitting: list[str], names: list[str], kind: str) -> InputError:
+def no_match_error(pattern: str, fitting: list[str], names: list[str], kind: str) -> InputError:
     others = fnmatch.filter(names, pattern)
     if others:
         what = f"init: the pattern {pattern!r} matches no {kind}, only such as {others[0]}"

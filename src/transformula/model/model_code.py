@@ -148,14 +148,9 @@ def layer_path(architecture: Architecture, section: Section) -> tuple[str, ...]:
 
 
 def under_policy(
-    policy: Callable[..., Mapping[str, Any]],
-    function: Callable[..., Any],
-    layer: int,
-    stepping: bool,
-    names: tuple[str, ...],
-    left: tuple[str, ...],
-    *given: Any,
-) -> Any:
+    policy: Callable[..., Mapping[str, Any]], function: Callable[..., Any], layer: int, stepping: bool,
+    names: tuple[str, ...], left: tuple[str, ...], *given: Any,
+) -> Any:  # fmt: skip
     """What a layer leaves, run by a policy.
 
     function  of the layer: `function(*given)` gives the values of the names `left`, alone or as a tuple

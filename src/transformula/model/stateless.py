@@ -77,18 +77,18 @@ def start(model: Transformer, given: Named) -> Named:
     values = {f"{FIXED}{n}": value for n, value in enumerate(fixed, 1) if value is not None}
     states, batch = model.empty_states(1, 0).states, next(iter(given.values())).shape[0]
     # any position will do: the results for other sequences are the same at each
-    _run(model, {**chunk(model, batch, 1), **values}, states, _standing(torch.zeros(batch, dtype=torch.int64), 0))
+    _run(model, {**chunk(model, batch, 1), **values}, states, _stand(torch.zeros(batch, dtype=torch.int64), 0))
     # clones: an output of a program has one name
-    return values | {name: tensor.clone() for name, tensor, across in _kept(model, states) if across}
+    return values | {name: tensor.clone() for name, tensor, across in _named_tensors(model, states) if across}
 
 
 def step(model: Transformer, given: Named, grows: Mapping[str, int | None]) -> Named:
     """A chunk of positions, behind those that the state holds; `grows` as from `state_of`."""
     states, positions = model.empty_states(1, 0).states, given[POSITIONS]
-    _put(model, states, given)
+    _put_all(model, states, given)
     past = next((given[name].shape[d] for name, d in grows.items() if d is not None), None)
-    made = _run(model, given, states, _standing(positions, past))
-    after = {name: tensor for name, tensor, _ in _kept(model, states)}
+    made = _run(model, given, states, _stand(positions, past))
+    after = {name: tensor for name, tensor, _ in _named_tensors(model, states)}
     length = given[growing_inputs(model)[0]].shape[1]
     return made | {NEXT + POSITIONS: positions + length} | {NEXT + name: after[name] for name in grows}
 
@@ -102,13 +102,13 @@ def state_of(model: Transformer, fixed: Named) -> dict[str, tuple[Tensor, int | 
     left = []
     for length in (1, 2):
         states = model.empty_states(1, 0).states
-        if any(tensor.count_nonzero() for _, tensor, _ in _kept(model, states)):
+        if any(tensor.count_nonzero() for _, tensor, _ in _named_tensors(model, states)):
             raise InputError("a word's state does not start as zeros, so the model has no program without a memory")
-        _put(model, states, fixed)
+        _put_all(model, states, fixed)
         with torch.no_grad():
-            at = _standing(torch.zeros(batch, dtype=torch.int64), 0)
+            at = _stand(torch.zeros(batch, dtype=torch.int64), 0)
             _run(model, {**chunk(model, batch, length), **fixed}, states, at)
-        left.append({name: tensor for name, tensor, across in _kept(model, states) if not across})
+        left.append({name: tensor for name, tensor, across in _named_tensors(model, states) if not across})
     state: dict[str, tuple[Tensor, int | None]] = {}
     for name, tensor in left[0].items():
         sizes = list(zip(tensor.shape, left[1][name].shape, strict=True))
@@ -145,7 +145,7 @@ def _lengths_among(given: Named) -> Named | None:
     return {name.removesuffix(LENGTHS): t for name, t in given.items() if name.endswith(LENGTHS)} or None
 
 
-def _standing(positions: Tensor, past: int | None) -> At:
+def _stand(positions: Tensor, past: int | None) -> At:
     """Where a chunk stands behind `past` positions that are kept, which is a symbol while torch traces."""
     at = At(positions)
     at.kept = Remembered()
@@ -164,7 +164,7 @@ def _sites(model: Transformer, states: States) -> dict[str, tuple[int, int]]:
     return places
 
 
-def _kept(model: Transformer, states: States) -> Iterator[tuple[str, Tensor, bool]]:
+def _named_tensors(model: Transformer, states: States) -> Iterator[tuple[str, Tensor, bool]]:
     """Each tensor in states: its name, itself, and whether it is of another sequence. What calls keep together is there
     once; of another sequence each has its own."""
     known: set[int] = set()
@@ -177,8 +177,8 @@ def _kept(model: Transformer, states: States) -> Iterator[tuple[str, Tensor, boo
             known.add(id(tensor))
 
 
-def _put(model: Transformer, states: States, given: Named) -> None:
-    """Put tensors where `_kept` has them."""
+def _put_all(model: Transformer, states: States, given: Named) -> None:
+    """Put tensors where `_named_tensors` has them."""
     for site, (section, place) in _sites(model, states).items():
         for name, tensor in given.items():
             if name == site or name.startswith(f"{site}."):

@@ -17,7 +17,7 @@ from ..words.word import At, Word
 from .blueprint import Blueprint
 from .dataflow import DECODED, made_of, positions_learned
 from .decoding import Decoding, by_length, hold_once
-from .hook import Policy, asked
+from .hook import Policy, hook_of
 from .segment_memory import Carried, left_in, put
 from .step_trial import to_be_tried, try_once
 
@@ -267,8 +267,9 @@ class Transformer(FormulaModule):
         """What words change after each step of an optimizer without a gradient (selection biases of experts). The
         trainer calls it; a training loop of your own does so after `optimizer.step()`."""
         for module in self.modules():
-            if isinstance(module, Word) and hasattr(module, "after_step"):
-                module.after_step()
+            change: Any = getattr(module, "after_step", None) if isinstance(module, Word) else None
+            if change is not None:
+                change()
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
         """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.
@@ -276,7 +277,7 @@ class Transformer(FormulaModule):
         The trainer does it before the first step. Returns a line that says what was done; "" where the model asks for
         nothing.
         """
-        calibrate, training = asked(self.architecture, "calibrate"), self.training
+        calibrate, training = hook_of(self.architecture, "calibrate"), self.training
         if calibrate is None:
             return ""
         try:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, did_you_mean, nearest
-from ..model.hook import asked
+from ..model.hook import hook_of
 from ..model.init import generator_of
 from .optimizer import MATRIX, VECTOR, Parameter, parameters_of, taken
 from .settings import LoraSettings, TrainingSettings
@@ -136,7 +136,7 @@ def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trainable:
     adapters of a model whose hook changes the matrices after each step.
     """
     everything, lora = parameters_of(model), settings.lora
-    if lora is not None and asked(getattr(model, "architecture", None), "after_step") is not None:
+    if lora is not None and hook_of(getattr(model, "architecture", None), "after_step") is not None:
         reason = "this model's `after_step` changes its matrices, and they are W_0 + B A"
         raise ConfigError(f"lora: {reason}; leave the key out, or train all parameters")
     names = names_of(model)

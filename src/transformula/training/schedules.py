@@ -75,20 +75,20 @@ def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
     """
     if architecture is None or "schedule" not in architecture.hooks:
         return {}
-    from ..model.hook import bound, here, read_hook
+    from ..model.hook import options_by_name, place_of, read_hook
 
     name, items, options, source = read_hook(architecture, "schedule")
     name = name if name in schedules else name.replace("_", "-")
     try:
         schedules.get(name)
     except UnknownName as error:
-        raise InputError(f"{here(source)}: {error.message}", near=error.near) from None
-    chosen = bound(f"{here(source)}: {name}", list(PHASES), items, options)
+        raise InputError(f"{place_of(source)}: {error.message}", near=error.near) from None
+    chosen = options_by_name(f"{place_of(source)}: {name}", list(PHASES), items, options)
     own = {"lr_schedule": name, **{PHASES[key]: value for key, value in chosen.items()}}
     try:
         TrainingSettings.read(own)
     except ConfigError as error:
-        raise ConfigError(error.mistakes, source=here(source), near=error.near) from None
+        raise ConfigError(error.mistakes, source=place_of(source), near=error.near) from None
     return own
 
 

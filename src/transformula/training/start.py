@@ -27,7 +27,7 @@ from ..interop.exchange import text_of
 from ..interop.folder import WEIGHTS
 from ..interop.weights import check_finite, model_tensors, put_tensors, save_tensors
 from ..model.head_in_chunks import set_chunks
-from ..model.hook import asked
+from ..model.hook import hook_of
 from ..model.recompute import recompute
 from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
@@ -283,7 +283,7 @@ def begin(state: RunState, saving: Saving, batch: Batch, fresh: bool) -> None:
 
 def calibrate(state: RunState, batch: Batch) -> None:
     """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
-    hook = asked(getattr(state.weights.master, "architecture", None), "calibrate")
+    hook = hook_of(getattr(state.weights.master, "architecture", None), "calibrate")
     if hook is None:
         return
     master = state.weights.whole().master if state.sharded else state.weights.master

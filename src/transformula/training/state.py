@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from ..model.hook import asked
+from ..model.hook import hook_of
 from ..runs import random_state
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
@@ -63,7 +63,7 @@ class RunState:
         self.average = RunningAverage(model, settings.average) if settings.average else None
         self.trained = trained.parameters
         self.parameters = [parameter.tensor for parameter in trained.parameters]
-        self.after_step = asked(getattr(model, "architecture", None), "after_step")
+        self.after_step = hook_of(getattr(model, "architecture", None), "after_step")
         self.fixed = trained.fixed if self.after_step is None else frozenset[str]()
         steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
         self.limits = Limits(min(steps, default=None), settings.tokens, settings.minutes and settings.minutes * 60)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .cache import Cache, CrossCache, of_one_batch, once
+from .cache import Cache, CrossCache, of_one_batch, one_per_sequence
 from .devices import own_part
 from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend, weights_of
 from .waves import NO_INPUTS, rotate, rotation_tables, turning
@@ -128,13 +128,9 @@ class DotAttention(Word):
         return y.transpose(1, 2).flatten(2)
 
     def call(
-        self,
-        wanted: bool = False,
-        scores: Tensor | None = None,
-        ranking: Tensor | None = None,
-        real: Tensor | None = None,
-        **inputs: Tensor,
-    ) -> Call:
+        self, wanted: bool = False, scores: Tensor | None = None, ranking: Tensor | None = None,
+        real: Tensor | None = None, **inputs: Tensor,
+    ) -> Call:  # fmt: skip
         """What this call is, where the scores are `wanted`, too, or not: scores and ranking (1 or batch, 1 or heads,
         length, keys); real (batch, keys), bool; inputs, each (batch, length or keys), are what the formulas read."""
         tables: Any = self._modules.get("score")
@@ -234,9 +230,7 @@ class DotAttention(Word):
     options={
         "heads": whole("number of heads", "heads", minimum=1, shapes=True),
         "kv_heads": whole(
-            "number of key and value heads, each shared by heads / kv_heads query heads",
-            "heads",
-            minimum=1,
+            "number of key and value heads, each shared by heads / kv_heads query heads", "heads", minimum=1,
             shapes=True,
         ),
         "size": whole("channels per head", "(x if x > 0 else q) / heads", minimum=1, shapes=True),
@@ -401,8 +395,8 @@ class Attention(DotAttention):
         (q, k, v), (settings, extras) = streams, call
         q = self.ready(self.query(q), self.heads, "query_norm", at)
         if state.keys is None:
-            k = self.ready(self.key(once(k, at)), self.kv_heads, "key_norm", None)
-            v = self.heads_of(self.value(once(v, at)), self.kv_heads, "value_norm")
+            k = self.ready(self.key(one_per_sequence(k, at)), self.kv_heads, "key_norm", None)
+            v = self.heads_of(self.value(one_per_sequence(v, at)), self.kv_heads, "value_norm")
             state.keep(k, v, None if extras is None else extras.real, at)
         if (
             settings.plain

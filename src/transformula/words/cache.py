@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .cpu import tracing
-from .scores import NO_EXTRAS, Attended, AttentionSettings, Extras, attend, one_type, opened
+from .scores import NO_EXTRAS, Attended, AttentionSettings, Extras, attend, one_type, open_blind_queries
 from .word import At
 
 
@@ -217,7 +217,7 @@ class CrossCache:
         self.some: Tensor | None = None
 
     def keep(self, k: Tensor, v: Tensor, real: Tensor | None, at: At) -> None:
-        """What `once` made keys and values of; real (sequences or 1, keys), bool."""
+        """What `one_per_sequence` made keys and values of; real (sequences or 1, keys), bool."""
         count = at.lengths.shape[0] if at.shared is None else at.shared.count
         # a sequence without rows of its own has one
         self.keys, self.values = (x if x.shape[0] == count else x.expand(count, -1, -1, -1) for x in (k, v))
@@ -225,7 +225,7 @@ class CrossCache:
             return
 
         def hidden() -> tuple[Tensor, Tensor | None]:
-            mask, some = opened(once(real, at)[:, None, None, :].expand(count, 1, 1, -1))
+            mask, some = open_blind_queries(one_per_sequence(real, at)[:, None, None, :].expand(count, 1, 1, -1))
             bias = torch.zeros((), dtype=k.dtype, device=k.device).masked_fill(~mask, float("-inf"))
             return bias, None if not tracing() and bool(some.all()) else some
 
@@ -250,15 +250,15 @@ class CrossCache:
             q = q.expand(batch, -1, -1, -1)
         q, k, v = one_type(q, self.keys, self.values)
         if shared is not None:
-            q = shared.gathered(q)
+            q = shared.gather(q)
         bias = None if self.bias is None else self.bias.to(q.dtype)
         y = F.scaled_dot_product_attention(q, k, v, bias, dropout, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
         if self.some is not None:
             y = y.masked_fill(~self.some, 0)
-        return y if shared is None else shared.apart(y)
+        return y if shared is None else shared.scatter(y)
 
 
-def once(x: Tensor, at: At) -> Tensor:
+def one_per_sequence(x: Tensor, at: At) -> Tensor:
     """(batch or 1, ...) of another sequence, a row each, to one of every sequence."""
     return x if at.shared is None or x.shape[0] == 1 else x[at.shared.first]
 

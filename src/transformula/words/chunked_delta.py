@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from .cpu import tracing
 
-MOST = 40.0  # e^40 and e^-40 times what is usual, gradients too, are numbers in float32
+MAX_DECAY = 40.0  # e^40 and e^-40 times what is usual, gradients too, are numbers in float32
 
 
 class DecayFactors(NamedTuple):
@@ -30,7 +30,7 @@ class DecayFactors(NamedTuple):
 
 
 class ChunkedDelta(torch.autograd.Function):
-    """(y, the last S) of the delta rule, where no sum of decays within a chunk is below -MOST.
+    """(y, the last S) of the delta rule, where no sum of decays within a chunk is below -MAX_DECAY.
 
     query, look, erase, decay, value and keys (or None, as in `delta.Updates`) are (chunks, positions, size), `before`
     (batch, heads, size, value size); y is (chunks, positions, value size).
@@ -53,18 +53,12 @@ class ChunkedDelta(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        look: Tensor,
-        erase: Tensor,
-        keys: Tensor | None,
-        value: Tensor,
-        decay: Tensor,
+        ctx: Any, query: Tensor, look: Tensor, erase: Tensor, keys: Tensor | None, value: Tensor, decay: Tensor,
         before: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         chunk = value.shape[1]
         factors = DecayFactors.of(decay, keys is None)
-        rows, columns, pairs = paired(query, look, erase, keys, factors)
+        rows, columns, pairs = make_pairs(query, look, erase, keys, factors)
         right = value if keys is None else (pairs[:, :chunk, :chunk] @ value).neg_()
         inverse = inverse_of(pairs[:, :chunk, -chunk:])
         values = value.new_empty(len(value), columns.shape[1], value.shape[2])
@@ -81,7 +75,7 @@ class ChunkedDelta(torch.autograd.Function):
         query, look, erase, keys, decay, inverse, values, starts, last = ctx.saved_tensors
         (count, chunk, _), alone = query.shape, keys is None
         factors = DecayFactors.of(decay, alone)
-        rows, columns, pairs = paired(query, look, erase, keys, factors)
+        rows, columns, pairs = make_pairs(query, look, erase, keys, factors)
         back = inverse.transpose(1, 2)
         solved, by_state = back @ (pairs[:, chunk:, -chunk:].transpose(1, 2) @ of_y), back @ columns[:, -chunk:]
         of_rows = torch.cat((solved, of_y), 1)
@@ -89,7 +83,7 @@ class ChunkedDelta(torch.autograd.Function):
         of_value = -of_rows[:, :chunk]
         if not alone:
             of_value = torch.baddbmm(pairs[:, :, :chunk].transpose(1, 2) @ of_rows, columns[:, :chunk], of_ends)
-        of_pairs = seen_only(of_rows @ values.transpose(1, 2), chunk)
+        of_pairs = hide_unseen(of_rows @ values.transpose(1, 2), chunk)
         d_rows = torch.baddbmm(of_pairs @ columns, of_rows, starts.transpose(1, 2))
         d_columns = torch.baddbmm(of_pairs.transpose(1, 2) @ rows, values, of_ends.transpose(1, 2))
         # a sum of decays is the logarithm of a factor of rows, columns and states
@@ -106,7 +100,7 @@ class ChunkedDelta(torch.autograd.Function):
         return d_query, d_look, d_erase, d_keys, of_value, of_decay - by_row[:, 0], of_before
 
 
-def paired(
+def make_pairs(
     query: Tensor, look: Tensor, erase: Tensor, keys: Tensor | None, factors: DecayFactors
 ) -> tuple[Tensor, Tensor, Tensor]:
     """R, W and M of `ChunkedDelta`."""
@@ -114,10 +108,10 @@ def paired(
     columns = erase * factors.column
     if keys is not None:
         columns = torch.cat((keys * factors.column, columns), 1)
-    return rows, columns, seen_only(rows @ columns.transpose(1, 2), query.shape[1])
+    return rows, columns, hide_unseen(rows @ columns.transpose(1, 2), query.shape[1])
 
 
-def seen_only(pairs: Tensor, chunk: int) -> Tensor:
+def hide_unseen(pairs: Tensor, chunk: int) -> Tensor:
     """M, or its gradient, with 0 where a look or a query does not see the column."""
     seen = torch.ones(chunk, chunk, dtype=pairs.dtype, device=pairs.device).tril()
     both = torch.stack((seen.tril(-1), seen))[:, :, None]
@@ -138,7 +132,7 @@ def all_states(
     chunk = moved.shape[1]
     now = before.flatten(0, 1)
     constant, moved, writers, solved, end = (
-        sorted_by_head(t, now) for t in (constant, moved, columns.transpose(1, 2), values, end)
+        split_by_head(t, now) for t in (constant, moved, columns.transpose(1, 2), values, end)
     )
     starts = now.new_empty(*moved.shape[:2], *now.shape[1:])
     for c in range(moved.shape[1]):
@@ -156,7 +150,7 @@ def state_gradients(
     chunk = by_state.shape[1]
     now, after = of_last.flatten(0, 1), last.flatten(0, 1)
     by_state, rows, solved, starts, end = (
-        sorted_by_head(t, now) for t in (by_state, rows.transpose(1, 2), of_rows, starts, end)
+        split_by_head(t, now) for t in (by_state, rows.transpose(1, 2), of_rows, starts, end)
     )
     ends, steps = torch.empty_like(starts), starts.new_empty(starts.shape[:3])
     for c in reversed(range(starts.shape[1])):
@@ -167,7 +161,7 @@ def state_gradients(
     return ends.flatten(0, 1), steps.flatten(0, 1), now.view_as(last)
 
 
-def sorted_by_head(x: Tensor, state: Tensor) -> Tensor:
+def split_by_head(x: Tensor, state: Tensor) -> Tensor:
     """(chunks of all heads, ...) to (heads, chunks, ...), as many heads as states."""
     return x.view(len(state), -1, *x.shape[1:])
 
@@ -178,6 +172,6 @@ def moderate_chunk(decay: Tensor) -> int:
     _, chunk, size = decay.shape
     if tracing() or decay.device.type != "cpu" or size == 1:
         return 0
-    while chunk >= 4 and bool((decay.reshape(-1, chunk, size).sum(1) <= -MOST).any()):
+    while chunk >= 4 and bool((decay.reshape(-1, chunk, size).sum(1) <= -MAX_DECAY).any()):
         chunk //= 2
     return chunk if chunk >= 4 else 0

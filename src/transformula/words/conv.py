@@ -73,10 +73,7 @@ class Shift(Word):
         "stride": whole("stride; above 1 the result is a sequence of its own", 1, minimum=1),
         "bias": flag("whether there is a bias b", True, shapes=True),
         "groups": whole(
-            "groups of channels, each convolved by itself; depthwise: as many as channels",
-            1,
-            minimum=1,
-            shapes=True,
+            "groups of channels, each convolved by itself; depthwise: as many as channels", 1, minimum=1, shapes=True,
             later=True,
         ),
         "padding": choice(

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-LONGEST = 1024
+MAX_PRODUCT_KEYS = 1024
 """Longest bfloat16 sequence for which products without dropout were measured to be faster than PyTorch's attention."""
 
 
@@ -50,8 +50,8 @@ def use_products(q: Tensor, keys: int, dropout: float, bias: Tensor | None = Non
     """Whether attention of q (batch, heads, length, size) over `keys` keys goes by `product_attention`.
 
     On a CPU, where gradients are wanted. With dropout or a bias that is learned always: PyTorch's attention then makes
-    the whole square several times over. Without, in bfloat16 up to `LONGEST` keys. Milliseconds of PyTorch's against
-    these, forward and backward, on two threads with matrix units (AMX) for bfloat16:
+    the whole square several times over. Without, in bfloat16 up to `MAX_PRODUCT_KEYS` keys. Milliseconds of PyTorch's
+    against these, both ways, on two threads with matrix units (AMX) for bfloat16:
 
         batch x heads x length x size      bfloat16        float32         bfloat16, p=0.2    float32, p=0.2
         12 x 4 x 64 x 32                   3.7 | 0.8       0.6 | 0.9       2.5 | 1.3          2.5 | 1.4
@@ -59,7 +59,7 @@ def use_products(q: Tensor, keys: int, dropout: float, bias: Tensor | None = Non
         1 x 12 x 1024 x 64                 22  | 18        38  | 45        270 | 38           270 | 58
         1 x 12 x 2048 x 64                 77  | 70        124 | 185
     """
-    if _learns(q) and (dropout > 0 or (q.dtype == torch.bfloat16 and keys <= LONGEST)):
+    if _learns(q) and (dropout > 0 or (q.dtype == torch.bfloat16 and keys <= MAX_PRODUCT_KEYS)):
         return True
     return bias is not None and _learns(bias)
 
@@ -70,16 +70,9 @@ def _learns(x: Tensor) -> bool:
 
 
 def product_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    scale: float,
-    causal: bool = True,
-    window: int = 0,
-    dropout: float = 0,
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = True, window: int = 0, dropout: float = 0,
     bias: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """softmax(scale q k^T + bias) v: q (batch, heads, length, size), k (batch, kv_heads, keys, size), v (batch,
     kv_heads, keys, value size) to (batch, heads, length, value size).
 
@@ -154,16 +147,9 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bias: Tensor | None,
-        scale: float,
-        causal: bool,
-        window: int,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, causal: bool, window: int,
         dropout: float,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         batch, heads, length, size = q.shape
         kv_heads, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
         groups = heads // kv_heads

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from .chunked_delta import ChunkedDelta, moderate_chunk
 from .cpu import without_autocast
 from .halving import decayed_products
-from .scan import SMALLEST
+from .scan import MIN_LOG_DECAY
 from .word import At, Word, number, split, whole, word
 
 CHUNK = 32  # positions that are solved together; from one chunk to the next goes S alone
@@ -151,7 +151,7 @@ class Delta(Word):
         if padding is not None:
             padding = padding[:, None, :, None]
             decay, k = decay.masked_fill(padding, 0), k.masked_fill(padding, 0)
-        decay = decay.clamp(SMALLEST, 0.0)
+        decay = decay.clamp(MIN_LOG_DECAY, 0.0)
         if len(streams) < 6:
             return Updates(q * self.scale, k, of(streams[3], self.heads) * k, v, decay, None)
         look, erase = (of(stream, self.groups) for stream in streams[3:5])

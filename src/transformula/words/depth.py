@@ -66,7 +66,7 @@ class Mix(Word):
         if self.first is not None and self.second is not None:
             hidden = F.gelu(unit_linear(entries[-1], self.first.weight, self.eps))
             weights = F.linear(hidden, self.second.weight, self.weight).unsqueeze(-2).unbind(-1)
-        return weighted(entries, weights)
+        return weighted_sum(entries, weights)
 
 
 @word(
@@ -102,10 +102,10 @@ class Attend(Word):
         # an entry without rows of its own (sinusoids) is one for the whole batch
         logits = [unit_linear(e, self.query.unsqueeze(0), self.eps) for e in entries]
         scores = torch.cat(torch.broadcast_tensors(*logits), -1)  # type: ignore[no-untyped-call]
-        return weighted(entries, torch.softmax(scores, -1).unsqueeze(-2).unbind(-1))
+        return weighted_sum(entries, torch.softmax(scores, -1).unsqueeze(-2).unbind(-1))
 
 
-def weighted(entries: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+def weighted_sum(entries: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """The sum of weights times entries, each (batch, length, entry), one by one: a stack of the entries would, at depth
     L, copy L streams in each of L layers."""
     total = entries[0] * weights[0]

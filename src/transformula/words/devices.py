@@ -2,9 +2,9 @@
 
 A parameter that is split is a DTensor. Linear layers inside a word need nothing of this: they are split as they are.
 
-    x = given_whole(x, self.weight)          every device has all of x, and the gradients of all are added up
+    x = replicate(x, self.weight)          every device has all of x, and the gradients of all are added up
     y = product(x, own_part(self.weight))    this device's part of the work
-    y = added_up(y, self.weight)             the sum over the devices, on each of them
+    y = add_up(y, self.weight)             the sum over the devices, on each of them
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def own_part(parameter: T) -> T:
     return parameter.to_local() if is_split(parameter) else parameter  # type: ignore[union-attr]
 
 
-def given_whole(x: Tensor, split: Any) -> Tensor:
+def replicate(x: Tensor, split: Any) -> Tensor:
     """x, of which every device has all, as what each does its own part of the work with: in the backward pass the
     gradients are added up. `split`: a parameter that is split among these devices, or their mesh."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
@@ -36,7 +36,7 @@ def given_whole(x: Tensor, split: Any) -> Tensor:
     return whole.to_local(grad_placements=[Partial()])
 
 
-def added_up(y: Tensor, split: Any) -> Tensor:
+def add_up(y: Tensor, split: Any) -> Tensor:
     """The sum of what each device made, on each of them."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
 

@@ -21,9 +21,9 @@ from torch.nn import functional as F
 
 from .cpu import autocast_type, numberless
 
-BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
-ROOM = 3 << 20  # most bytes of rows of experts whose products are made together, so that they stay in a cache
-RUN = 400_000  # bytes of rows that take as long as the calls of one more run of experts
+MAX_BLOCK_ROWS = 32  # most rows to a multiple of which those of an expert are filled up
+MAX_RUN_BYTES = 3 << 20  # most bytes of rows of experts whose products are made together, so that they stay in a cache
+RUN_COST_BYTES = 400_000  # bytes of rows that take as long as the calls of one more run of experts
 Gating = Callable[..., Tensor]  # (up, or up and gate) -> hidden layer
 Product = tuple[Tensor, Tensor | None]  # matrices (n, size, x) of all experts; their biases (n, size) or None
 
@@ -43,7 +43,7 @@ class Mixture:
     down: Product
     parts: Sequence[Product]
 
-    def lowered(self, device: str) -> Mixture:
+    def lower(self, device: str) -> Mixture:
         """With all tables in the type of autocast, where it is on."""
         low = autocast_type(device)
         if low is None:
@@ -72,11 +72,11 @@ class Layout:
 
 def block_of(choices: int, n: int, dtype: torch.dtype) -> int:
     """To a multiple of how many rows those of an expert are filled up: the largest power of two up to an eighth of the
-    mean load, at most BLOCK, where the size of a product matters; else 1."""
+    mean load, at most MAX_BLOCK_ROWS, where the size of a product matters; else 1."""
     if dtype not in (torch.bfloat16, torch.float16):
         return 1
     mean = choices // (8 * n)
-    return min(BLOCK, 1 << (mean.bit_length() - 1)) if mean else 1
+    return min(MAX_BLOCK_ROWS, 1 << (mean.bit_length() - 1)) if mean else 1
 
 
 def runs_of(counts: list[int], block: int, together: int) -> list[tuple[int, int, int]]:
@@ -88,19 +88,19 @@ def runs_of(counts: list[int], block: int, together: int) -> list[tuple[int, int
 
 
 def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
-    """The layout of choices (rows, active) among n experts, for rows of `row` bytes. Where sizes are filled up,
-    products are made for as many experts together as fit ROOM; for a half, a quarter, ... of them where their loads
-    differ so much that the places left empty cost more than more calls."""
+    """The layout of choices (rows, active) among n experts, for rows of `row` bytes. Where sizes are filled up, a run
+    holds as many experts as fit MAX_RUN_BYTES; a half, a quarter, ... of them where their loads differ so much that the
+    places left empty cost more than more calls."""
     rows, active = chosen.shape
     choices = chosen.flatten()
     order = choices.to(torch.int32).argsort(stable=True)  # narrow keys sort faster
     none = numberless(choices)
     counts = choices.new_empty(n) if none else torch.bincount(choices, minlength=n)
-    most = 1 if block == 1 else max(1, min(n, ROOM * n // (len(choices) * row)))
+    most = 1 if block == 1 else max(1, min(n, MAX_RUN_BYTES * n // (len(choices) * row)))
     even = [(e + 1) * len(choices) // n - e * len(choices) // n for e in range(n)]
     loads = even if none else counts.tolist()
     ways = [runs_of(loads, block, most >> halvings) for halvings in range(most.bit_length())]
-    runs = min(ways, key=lambda runs: places_of(runs) * row + len(runs) * RUN)
+    runs = min(ways, key=lambda runs: places_of(runs) * row + len(runs) * RUN_COST_BYTES)
     room = [0] * n
     for first, end, each in runs:
         room[first:end] = [each] * (end - first)
@@ -116,10 +116,10 @@ def places_of(runs: Sequence[tuple[int, int, int]]) -> int:
     return sum((end - first) * places for first, end, places in runs)
 
 
-def routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
+def mix_routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
     """The mixture of x (rows, width) by the experts `chosen` (rows, active), with weights (rows, active). Once
     differentiable."""
-    mixture = mixture.lowered(x.device.type)
+    mixture = mixture.lower(x.device.type)
     down, _ = mixture.down
     x = x.to(down.dtype)
     if not len(x):
@@ -131,17 +131,17 @@ def routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tens
     return result
 
 
-def grouped_here(x: Tensor, hidden: int) -> bool:
-    """Whether `grouped` makes the products of x: on a GPU, in a type and at widths that it knows."""
+def can_group(x: Tensor, hidden: int) -> bool:
+    """Whether `mix_grouped` makes the products of x: on a GPU, in a type and at widths that it knows."""
     if x.device.type not in ("cuda", "meta"):  # on the latter as on a GPU
         return False
     dtype = autocast_type(x.device.type) or x.dtype
     return dtype == torch.bfloat16 and x.shape[-1] % 8 == 0 and hidden % 8 == 0 and x.shape[0] > 0
 
 
-def grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
-    """As `routed`, with one product for all experts, and nothing that waits for the host."""
-    mixture = mixture.lowered(x.device.type)
+def mix_grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
+    """As `mix_routed`, with one product for all experts, and nothing that waits for the host."""
+    mixture = mixture.lower(x.device.type)
     x = x.to(mixture.down[0].dtype)
     order = chosen.flatten().argsort(stable=True)
     experts = chosen.flatten()[order]
@@ -185,7 +185,7 @@ def _in(room: Tensor, tokens: Tensor) -> Tensor:
     return room[: tokens.numel()].view(*tokens.shape, -1)
 
 
-def _gathered(rows: Tensor, tokens: Tensor, room: Tensor) -> Tensor:
+def _gather(rows: Tensor, tokens: Tensor, room: Tensor) -> Tensor:
     """rows[tokens], for tokens (experts, places)."""
     result = _in(room, tokens)
     torch.index_select(rows, 0, tokens.flatten(), out=result.view(tokens.numel(), -1))
@@ -224,7 +224,7 @@ class _Routed(torch.autograd.Function):
         results, (room,) = x.new_empty(places, width), _room(x, layout, x.shape[1])
         by_run = _by_run(layout, [_readable(layout), w, results, *kept], tables)
         for (tokens, share, y, *outs), (down, bias, *parts) in by_run:
-            seen = _gathered(x, tokens, room)
+            seen = _gather(x, tokens, room)
             if weigh_input:
                 seen *= share
             h = gating(*(_product(seen, parts[2 * n], parts[2 * n + 1], out) for n, out in enumerate(outs)))
@@ -250,7 +250,7 @@ class _Routed(torch.autograd.Function):
         for (readable, tokens, share, of_share, of_seen, *products), entries in by_run:
             down, bias, *parts = entries[: len(tables)]
             of_down, of_bias, *of_tables = entries[len(tables) :]
-            of_y = _gathered(grads, tokens, room_y)
+            of_y = _gather(grads, tokens, room_y)
             of_h = torch.bmm(of_y, down, out=_in(room_h, tokens))
             with torch.enable_grad():
                 leaves = [product.detach().requires_grad_() for product in products]
@@ -267,7 +267,7 @@ class _Routed(torch.autograd.Function):
                 of_h *= share
             _collect(of_y, h, of_down, of_bias)
             of_parts = torch.autograd.grad(hidden, leaves, of_h)
-            seen = _gathered(x, readable, room_x)
+            seen = _gather(x, readable, room_x)
             entering = seen * share if weigh_input else seen
             for n, of_part in enumerate(of_parts):
                 _collect(of_part, entering, of_tables[2 * n], of_tables[2 * n + 1])

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import cpu
-from .devices import added_up, given_whole, is_split, own_part
-from .expert_products import Gating, Mixture, Product, grouped, grouped_here, routed
+from .devices import add_up, is_split, own_part, replicate
+from .expert_products import Gating, Mixture, Product, can_group, mix_grouped, mix_routed
 from .mlp import ACTIVATIONS
 from .recompute import recomputing
 from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, matrix, number, spread, whole, word
@@ -34,14 +34,11 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "scale": number("factor on the weights of the chosen experts", 1, later=True),
         "router_bias": flag("whether the router has a bias", shapes=True, later=True),
         "selection_bias": flag(
-            "a bias for each expert that counts in choosing alone: no gradient changes it, the load does",
-            shapes=True,
+            "a bias for each expert that counts in choosing alone: no gradient changes it, the load does", shapes=True,
             later=True,
         ),
         "bias_rate": number(
-            "by how much a step of training changes the selection bias",
-            "0.001 if selection_bias else 0",
-            minimum=0,
+            "by how much a step of training changes the selection bias", "0.001 if selection_bias else 0", minimum=0,
             later=True,
         ),
         "balance": number(
@@ -56,9 +53,7 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         ),
         "weigh_input": flag("the weights are factors of the experts' input, not of their output", later=True),
         "limit": number(
-            "the gate's products are at most this, the others at most this in size; 0: no limit",
-            0,
-            minimum=0,
+            "the gate's products are at most this, the others at most this in size; 0: no limit", 0, minimum=0,
             later=True,
         ),
         "shift": number("added to what the gate multiplies", 0, later=True),
@@ -234,15 +229,15 @@ class Experts(Word):
             self._count(chosen, shares, None if real is None else real.reshape(-1))
         rows, parts = flat, is_split(self.up.weight)
         if parts:
-            rows, weights = given_whole(flat, self.up.weight), given_whole(weights, self.up.weight)
-        if grouped_here(flat, self.hidden):
-            y = grouped(rows, chosen, weights, self._mixture())
+            rows, weights = replicate(flat, self.up.weight), replicate(weights, self.up.weight)
+        if can_group(flat, self.hidden):
+            y = mix_grouped(rows, chosen, weights, self._mixture())
         elif cpu.tracing() or x.is_meta:
             y = self._everywhere(rows, chosen, weights)
         else:
-            y = routed(rows, chosen, weights, self._mixture())
+            y = mix_routed(rows, chosen, weights, self._mixture())
         if parts:
-            y = added_up(y, self.up.weight)
+            y = add_up(y, self.up.weight)
         if self.shared is not None:
             y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)

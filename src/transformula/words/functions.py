@@ -245,10 +245,7 @@ class Maximum(Word):
     kind="chance",
     options={
         "p": number(
-            "probability of zeroing a number; default: the file's `dropout`, or 0",
-            "dropout",
-            minimum=0,
-            maximum=1,
+            "probability of zeroing a number; default: the file's `dropout`, or 0", "dropout", minimum=0, maximum=1,
             absent=0,
         )
     },
@@ -274,10 +271,7 @@ class Dropout(Word):
     like="dropout",
     options={
         "p": number(
-            "probability of dropping a sample; default: the file's `droppath`, or 0",
-            "droppath",
-            minimum=0,
-            maximum=1,
+            "probability of dropping a sample; default: the file's `droppath`, or 0", "droppath", minimum=0, maximum=1,
             absent=0,
         )
     },

@@ -50,7 +50,7 @@ def halves(rows: Tensor, columns: Tensor, row_sums: Tensor, column_sums: Tensor)
         since = (rows_at[:, :, :, half:] - middle).exp()
         until = (middle - columns_at[:, :, :, :half]).exp()
         second, first = of_rows[:, :, :, half:] * since, of_columns[:, :, :, :half] * until
-        yield half, since, until, stacked(second), stacked(first)
+        yield half, since, until, stack_runs(second), stack_runs(first)
         length = half
 
 
@@ -59,7 +59,7 @@ def in_runs(x: Tensor, length: int) -> Tensor:
     return x.view(*x.shape[:2], -1, length, x.shape[3])
 
 
-def stacked(x: Tensor) -> Tensor:
+def stack_runs(x: Tensor) -> Tensor:
     """(chunks, kinds, runs, half, size) to (chunks * runs, kinds * half, size)."""
     return x.transpose(1, 2).flatten(0, 1).flatten(1, 2)
 
@@ -103,7 +103,7 @@ class _BelowDiagonal(torch.autograd.Function):
         (_, many, length, size), kinds = rows.shape, columns.shape[1]
         of_rows, of_columns = torch.zeros_like(rows), torch.zeros_like(columns)
         for half, since, until, second, first in halves(rows, columns, row_sums, column_sums):
-            of_products = stacked_blocks(blocks(grad.contiguous(), half))
+            of_products = stack_blocks(blocks(grad.contiguous(), half))
             runs = length // (2 * half)
             for_rows = torch.bmm(of_products, first).view(-1, runs, many, half, size).transpose(1, 2)
             for_columns = torch.bmm(of_products.transpose(1, 2), second).view(-1, runs, kinds, half, size)
@@ -114,7 +114,7 @@ class _BelowDiagonal(torch.autograd.Function):
         return of_rows, of_columns, of_row_sums, -(of_columns * columns).sum(1, keepdim=True)
 
 
-def stacked_blocks(quarters: Tensor) -> Tensor:
+def stack_blocks(quarters: Tensor) -> Tensor:
     """(chunks, rows, half, columns, half, runs) to (chunks * runs, rows * half, columns * half)."""
     chunks, many, half, kinds, _, runs = quarters.shape
     return quarters.permute(0, 5, 1, 2, 3, 4).reshape(chunks * runs, many * half, kinds * half)

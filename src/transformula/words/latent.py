@@ -30,7 +30,7 @@ class LatentPart:
     def of(self, kept: Tensor) -> Tensor:
         return kept[..., self.first : self.first + self.width]
 
-    def made(self, kept: Tensor, heads: int, matrices: tuple[Any, ...]) -> Tensor:
+    def make(self, kept: Tensor, heads: int, matrices: tuple[Any, ...]) -> Tensor:
         """Keys or values (batch, heads, keys, size) from what is kept (batch, keys, width)."""
         source = self.of(kept)
         if self.matrix is None:
@@ -59,10 +59,10 @@ class LatentLayout:
         exported code, which must hold for every length, whether one position over many keys does."""
         if torch.compiler.is_exporting():
             length, keys = 1, 1024
-        made = (*self.keys, self.value)
-        once = sum(part.width * part.size for part in made if part.matrix is not None)
+        parts = (*self.keys, self.value)
+        once = sum(part.width * part.size for part in parts if part.matrix is not None)
         absorbed = length * keys * (self.key_width + self.value.width) + length * once
-        expanded = length * keys * sum(part.size for part in made) + keys * once
+        expanded = length * keys * sum(part.size for part in parts) + keys * once
         return absorbed < expanded and all(map(is_matrix, matrices))
 
     def queries(self, q: Tensor, matrices: tuple[Any, ...]) -> Tensor:
@@ -103,7 +103,7 @@ def step(
         y, scores = state.over(absorbed, k, v, settings, extras, at)
         y = layout.times(y, layout.value.by_head(layout.heads, matrices).transpose(1, 2))
     else:
-        k = torch.cat([part.made(kept[:, 0], layout.heads, matrices) for part in layout.keys], -1)
-        v = layout.value.made(kept[:, 0], layout.heads, matrices)
+        k = torch.cat([part.make(kept[:, 0], layout.heads, matrices) for part in layout.keys], -1)
+        v = layout.value.make(kept[:, 0], layout.heads, matrices)
         y, scores = state.over(q, k, v, settings, extras, at)
     return attention.result((y, scores), taps, q, k, v)

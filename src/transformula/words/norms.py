@@ -10,7 +10,7 @@ from .rms import rms_norm
 from .word import Word, empty, flag, number, split, whole, word
 
 
-def _typed(parameter: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+def _in_type(parameter: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """A parameter in the type of the stream, which may be another one."""
     return parameter if parameter is None or parameter.dtype == dtype else parameter.to(dtype)
 
@@ -75,7 +75,7 @@ class LayerNorm(_Norm):
     """
 
     def norm(self, x: Tensor) -> Tensor:
-        weight, bias = _typed(self.scale(), x.dtype), _typed(self.bias, x.dtype)
+        weight, bias = _in_type(self.scale(), x.dtype), _in_type(self.bias, x.dtype)
         return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
@@ -247,7 +247,7 @@ class BatchNorm(_Norm):
         mean, variance = self.running_mean, self.running_var
         if recomputing():  # they have taken these statistics in
             mean, variance = mean.clone(), variance.clone()
-        weight, bias = _typed(self.weight, mean.dtype), _typed(self.bias, mean.dtype)
+        weight, bias = _in_type(self.weight, mean.dtype), _in_type(self.bias, mean.dtype)
         y = F.batch_norm(rows, mean, variance, weight, bias, self.training, self.momentum, self.eps)
         return y.view(x.shape)
 
@@ -313,4 +313,4 @@ class GroupNorm(_Norm):
             mean = slices.masked_fill(padding, 0).sum((1, 3), keepdim=True) / count
             variance = (slices - mean).masked_fill(padding, 0).square().sum((1, 3), keepdim=True) / count
         y = ((slices - mean) * torch.rsqrt(variance + self.eps)).flatten(2).to(x.dtype)
-        return affine(y, _typed(self.weight, x.dtype), _typed(self.bias, x.dtype))
+        return affine(y, _in_type(self.weight, x.dtype), _in_type(self.bias, x.dtype))

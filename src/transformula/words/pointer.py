@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .cache import CrossCache, of_one_batch, once
+from .cache import CrossCache, of_one_batch, one_per_sequence
 from .word import At, Word, matrix, whole, word
 
 
@@ -78,7 +78,7 @@ class Pointer(Word):
         self, x: Tensor, memory: Tensor, ids: Tensor, *, state: CrossCache, at: At, real: Tensor | None = None
     ) -> Tensor:
         if state.keys is None:
-            k = self.key(once(memory, at))[:, None]
+            k = self.key(one_per_sequence(memory, at))[:, None]
             state.keep(k, k, None, at)
         k, _ = state.of_rows(at)
         q, k, ids = of_one_batch(self.query(x), k[:, 0], ids)

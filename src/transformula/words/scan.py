@@ -14,7 +14,7 @@ from .word import At, Word, split, whole, word
 
 CHUNK = 64  # positions that are compared pair by pair; what stands before them is in the state
 PIECE = 16  # positions whose states are made at a time where there is one for each
-SMALLEST = -50.0  # of the logarithm of a decay where it is summed: e^-50 is nothing, and sums keep their digits
+MIN_LOG_DECAY = -50.0  # of the logarithm of a decay where it is summed: e^-50 is nothing, and sums keep their digits
 
 
 @word(
@@ -120,7 +120,7 @@ class Scan(Word):
         v, decay, bonus = others  # type: ignore[assignment]
         if first is None:
             first = v.new_zeros(v.shape[0], self.heads, q.shape[-1], v.shape[-1])
-        decay = decay.to(torch.promote_types(v.dtype, torch.float32)).clamp(min=SMALLEST)
+        decay = decay.to(torch.promote_types(v.dtype, torch.float32)).clamp(min=MIN_LOG_DECAY)
         decay = decay.expand(*v.shape[:4], -1)
         run = matrix_recurrence
         if torch.compiler.is_exporting():  # exported code must hold for every length, and so may not count chunks
@@ -129,11 +129,11 @@ class Scan(Word):
             run = one_position
         elif v.shape[-1] == 1 and decay.shape[-1] > 1:
             run = recurrence_of_vectors
-        y, last = run(q, k, v, decay, bonus, divided(first, 1, (self.groups, each)))
+        y, last = run(q, k, v, decay, bonus, unflatten(first, 1, (self.groups, each)))
         return y.to(v.dtype).movedim(3, 1).flatten(2), last.flatten(1, 2)
 
 
-def divided(x: Tensor, at: int, sizes: tuple[int, ...]) -> Tensor:
+def unflatten(x: Tensor, at: int, sizes: tuple[int, ...]) -> Tensor:
     """x with one dimension as several."""
     return x.unflatten(at, sizes)  # type: ignore[no-untyped-call,no-any-return]
 
@@ -195,22 +195,22 @@ def run_along(factors: Tensor, x: Tensor, first: Tensor, back: bool = False) -> 
     places, pieces, rest = range(size), range(count), range(even, length)
     if back:
         places, pieces, rest = places[::-1], pieces[::-1], rest[::-1]
-        first = along(factors, x, h, first, rest)
+        first = fill_places(factors, x, h, first, rest)
     # (batch, place in its piece, piece, ...)
-    a, b, y = (divided(t[:, :even], 1, (count, size)).transpose(1, 2) for t in (factors, x, h))
+    a, b, y = (unflatten(t[:, :even], 1, (count, size)).transpose(1, 2) for t in (factors, x, h))
     added = torch.zeros_like(b[:, 0], memory_format=torch.contiguous_format)
-    along(a, b, added[:, None].expand(-1, size, *added.shape[1:]), added, places)
+    fill_places(a, b, added[:, None].expand(-1, size, *added.shape[1:]), added, places)
     kept, starts = a.prod(1), torch.empty_like(added)
     for piece in pieces:
         starts[:, piece] = first
         first = torch.addcmul(added[:, piece], kept[:, piece], first)
-    along(a, b, y, starts, places)
+    fill_places(a, b, y, starts, places)
     if not back:
-        along(factors, x, h, first, rest)
+        fill_places(factors, x, h, first, rest)
     return h
 
 
-def along(factors: Tensor, x: Tensor, h: Tensor, before: Tensor, places: range) -> Tensor:
+def fill_places(factors: Tensor, x: Tensor, h: Tensor, before: Tensor, places: range) -> Tensor:
     """Fill h at these places, one after another; the last of them."""
     for place in places:
         before = torch.addcmul(x[:, place], factors[:, place], before, out=h[:, place])
@@ -313,7 +313,7 @@ def matrix_recurrence(
     chunk = min(CHUNK, length if by_head else 1 << (length - 1).bit_length())
     count = (length + chunk - 1) // chunk
     q, k, v, decay = (
-        divided(F.pad(t, (0, 0, 0, count * chunk - length)), -2, (count, chunk)) for t in (q, k, v, decay)
+        unflatten(F.pad(t, (0, 0, 0, count * chunk - length)), -2, (count, chunk)) for t in (q, k, v, decay)
     )
     # a query at i reads what position j < i added times exp(seen_i - sums_j)
     sums = decay.cumsum(-2)
@@ -348,8 +348,8 @@ def halved_pairs(q: Tensor, k: Tensor, v: Tensor, sums: Tensor, seen: Tensor, it
     turn, down to one position."""
     y = (q * k).sum(-1, keepdim=True) * v if itself else torch.zeros_like(v)
     for sizes in halvings(v.shape[-2]):
-        _, _, q_2, k_1 = decayed(q, k, sums, seen, sizes)
-        v_1, (y_1, y_2) = divided(v, -2, sizes).select(-3, 0), divided(y, -2, sizes).unbind(-3)
+        _, _, q_2, k_1 = decay_halves(q, k, sums, seen, sizes)
+        v_1, (y_1, y_2) = unflatten(v, -2, sizes).select(-3, 0), unflatten(y, -2, sizes).unbind(-3)
         y = torch.stack((y_1, y_2 + (q_2 @ k_1.transpose(-1, -2)) @ v_1), -3).flatten(-4, -2)
     return y
 
@@ -359,13 +359,13 @@ def halvings(chunk: int) -> list[tuple[int, int, int]]:
     return [(chunk // 2 ** (n + 1), 2, 2**n) for n in range((chunk - 1).bit_length())]
 
 
-def decayed(q: Tensor, k: Tensor, sums: Tensor, seen: Tensor, sizes: tuple[int, int, int]) -> tuple[Tensor, ...]:
+def decay_halves(q: Tensor, k: Tensor, sums: Tensor, seen: Tensor, sizes: tuple[int, int, int]) -> tuple[Tensor, ...]:
     """How much decays from the border between halves to a query of the second, and from a key of the first to that
     border, both at most 1; and these queries and keys times them."""
-    sums_1, seen_2 = divided(sums, -2, sizes).select(-3, 0), divided(seen, -2, sizes).select(-3, 1)
+    sums_1, seen_2 = unflatten(sums, -2, sizes).select(-3, 0), unflatten(seen, -2, sizes).select(-3, 1)
     border = sums_1[..., -1:, :]
     to_query, from_key = torch.exp(seen_2 - border).to(q.dtype), torch.exp(border - sums_1).to(q.dtype)
-    q_2, k_1 = divided(q, -2, sizes).select(-3, 1), divided(k, -2, sizes).select(-3, 0)
+    q_2, k_1 = unflatten(q, -2, sizes).select(-3, 1), unflatten(k, -2, sizes).select(-3, 0)
     return to_query, from_key, q_2 * to_query, k_1 * from_key
 
 
@@ -385,12 +385,12 @@ class _HalvedPairs(torch.autograd.Function):
         q, k, v, sums, seen = ctx.saved_tensors
         dq, dk, dv = (torch.zeros(t.shape, dtype=sums.dtype, device=t.device) for t in (q, k, v))
         for sizes in halvings(v.shape[-2]):
-            to_query, from_key, q_2, k_1 = decayed(q, k, sums, seen, sizes)
-            dy_2, v_1 = divided(dy, -2, sizes).select(-3, 1), divided(v, -2, sizes).select(-3, 0)
+            to_query, from_key, q_2, k_1 = decay_halves(q, k, sums, seen, sizes)
+            dy_2, v_1 = unflatten(dy, -2, sizes).select(-3, 1), unflatten(v, -2, sizes).select(-3, 0)
             scores, slopes = q_2 @ k_1.transpose(-1, -2), dy_2 @ v_1.transpose(-1, -2)
-            divided(dv, -2, sizes).select(-3, 0).add_(scores.transpose(-1, -2) @ dy_2)
-            divided(dq, -2, sizes).select(-3, 1).addcmul_(slopes @ k_1, to_query)
-            divided(dk, -2, sizes).select(-3, 0).addcmul_(slopes.transpose(-1, -2) @ q_2, from_key)
+            unflatten(dv, -2, sizes).select(-3, 0).add_(scores.transpose(-1, -2) @ dy_2)
+            unflatten(dq, -2, sizes).select(-3, 1).addcmul_(slopes @ k_1, to_query)
+            unflatten(dk, -2, sizes).select(-3, 0).addcmul_(slopes.transpose(-1, -2) @ q_2, from_key)
         dseen, dsums = q * dq, (k * dk).neg_()
         if ctx.itself:
             slope = (dy * v).sum(-1, keepdim=True)

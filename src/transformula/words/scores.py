@@ -189,7 +189,7 @@ class Grid:
         return i, j
 
 
-def opened(mask: Tensor) -> tuple[Tensor, Tensor]:
+def open_blind_queries(mask: Tensor) -> tuple[Tensor, Tensor]:
     """(the mask, with all keys open to queries that see none; which queries see any)."""
     some = mask.any(-1, keepdim=True)
     return mask | ~some, some
@@ -259,7 +259,7 @@ def _make_seen(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: t
     if extras.ranking is not None and settings.top:
         mask = best(extras.ranking, mask, settings.top)
     if mask is not None and (masks or not grid.sees_itself):
-        mask, some = opened(mask)
+        mask, some = open_blind_queries(mask)
     if bias is not None:
         bias = bias.to(dtype)
         if mask is not None and not apart:

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .cpu import tracing
-from .scan import SMALLEST, recurrence
+from .scan import MIN_LOG_DECAY, recurrence
 from .word import At, Word, word
 
 PIECE = 8  # positions whose states are made at a time; of the others only what stands before such a piece is kept
-ENOUGH = 2**14  # numbers of a state: so many rows are walked together as have these, and a piece stays in the cache
+STATE_NUMBERS = 2**14  # of the rows that are walked together, so that a piece stays in the cache
 
 
 @word(
@@ -88,10 +88,10 @@ def selective_scan(streams: Sequence[Tensor], rate: Tensor, first: Tensor) -> tu
     q, k, v, step = streams
     one = not tracing() and v.shape[1] == 1
     if one or rate.dim() > 2 or tracing():
-        new, decay = column(k) * row(v), (-row(step) * rate).clamp(min=SMALLEST)
+        new, decay = column(k) * row(v), (-row(step) * rate).clamp(min=MIN_LOG_DECAY)
         states = torch.exp(decay) * first.unsqueeze(1) + new if one else recurrence(new, decay, first)
         return (column(q) * states).sum(-2), states[:, -1]
-    rows = max(1, ENOUGH // rate.numel()) if v.device.type == "cpu" else len(v)
+    rows = max(1, STATE_NUMBERS // rate.numel()) if v.device.type == "cpu" else len(v)
     parts = zip(*(torch.split(t, rows) for t in (q, k, v, step, first)), strict=True)
     results = [_SelectiveScan.apply(*streams, rate, state) for *streams, state in parts]  # type: ignore[no-untyped-call]
     y, last = (torch.cat(result) for result in zip(*results, strict=True))
@@ -162,7 +162,7 @@ def in_pieces(*streams: Tensor) -> list[tuple[Tensor, ...]]:
 
 def walk(k: Tensor, v: Tensor, step: Tensor, falls: Tensor, start: Tensor, factors: Tensor, states: Tensor) -> None:
     """Fill the factors exp(step_i falls) of a piece, and its states from the state before it."""
-    torch.mul(step, falls, out=factors).clamp_(min=SMALLEST).exp_()
+    torch.mul(step, falls, out=factors).clamp_(min=MIN_LOG_DECAY).exp_()
     torch.mul(k, v, out=states)
     for factor, state in zip(factors.unbind(1), states.unbind(1), strict=True):
         start = state.addcmul_(factor, start)

@@ -36,15 +36,15 @@ class SharedSequences:
             slots = [sequence * self.most + rows[sequence].index(row) for row, sequence in enumerate(of_row)]
             self._places, self._slots = torch.tensor(places, device=device), torch.tensor(slots, device=device)
 
-    def gathered(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor) -> Tensor:
         """(batch, heads, length, size) to (count, heads, most * length, size)."""
         if self._places is not None:
             x = x[self._places]
         _, heads, length, size = x.shape
         return x.view(self.count, self.most, heads, length, size).transpose(1, 2).flatten(2, 3)
 
-    def apart(self, x: Tensor) -> Tensor:
-        """What `gathered` was given: (count, heads, most * length, size) to (batch, heads, length, size)."""
+    def scatter(self, x: Tensor) -> Tensor:
+        """What `gather` was given: (count, heads, most * length, size) to (batch, heads, length, size)."""
         _, heads, positions, size = x.shape
         split = x.view(self.count, heads, self.most, positions // self.most, size)
         rows = split.transpose(1, 2).flatten(0, 1)

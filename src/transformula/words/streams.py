@@ -102,15 +102,15 @@ class _Connection(Word):
         """static + scale * part; of mhc in float32 or better, for no plain product follows. What is static alone has
         one position for all."""
         if not self.each:
-            static = precise(static)
+            static = to_precise(static)
         if part is None or scale is None:
             return static.unsqueeze(0)
         if self.each:
             return torch.addcmul(static, part.tanh() if self.kind == "frac" else part, scale)
-        return torch.addcmul(static, precise(part), precise(scale))
+        return torch.addcmul(static, to_precise(part), to_precise(scale))
 
 
-def precise(x: Tensor) -> Tensor:
+def to_precise(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -122,15 +122,12 @@ def precise(x: Tensor) -> Tensor:
     options={
         "kind": choice(
             "hc: any weights, mhc, mhc_lite: positive ones, frac: a mixture for each of x's own parts",
-            ["hc", "mhc", "mhc_lite", "frac"],
-            shapes=True,
+            ["hc", "mhc", "mhc_lite", "frac"], shapes=True,
         ),
         "n": whole("number of streams, or parts", "max(1, X // width)", minimum=1, shapes=True),
         "first": whole(
             "stream that is read at initialization, counted cyclically (frac: each its own part)",
-            "1 if kind == 'frac' else (layer - 1) % n + 1",
-            minimum=1,
-            absent=1,
+            "1 if kind == 'frac' else (layer - 1) % n + 1", minimum=1, absent=1,
         ),
         "dynamic": flag("whether weights depend on X", True, shapes=True),
         "eps": number("of the norm of X", 1e-06, minimum=0),
@@ -206,8 +203,7 @@ class Read(_Connection):
     options={
         "kind": choice(
             "hc: any mixture, mhc: doubly stochastic, mhc_lite: a mean of permutations, frac: of x's own parts",
-            ["hc", "mhc", "mhc_lite", "frac"],
-            shapes=True,
+            ["hc", "mhc", "mhc_lite", "frac"], shapes=True,
         ),
         "steps": whole("mhc: number of Sinkhorn iterations", 20, minimum=1),
         "n": whole("number of streams, or parts", "max(1, X // y)", minimum=1, shapes=True),
@@ -312,9 +308,9 @@ class Write(_Connection):
         if autocast_type(X.device.type):
             y = y.to(X.dtype)
         with without_autocast(X.device.type):  # sums of streams stay as precise as a plain x + y would be
-            return self.mixed(X, y)
+            return self.mix(X, y)
 
-    def mixed(self, X: Tensor, y: Tensor) -> Tensor:
+    def mix(self, X: Tensor, y: Tensor) -> Tensor:
         """X and y of one dtype to the new X."""
         if X.shape[:-1] != y.shape[:-1]:  # what is one for the whole batch
             rows = torch.broadcast_shapes(X.shape[:-1], y.shape[:-1])  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ Key = tuple[Hashable, ...]
 K = TypeVar("K", bound=tuple[Tensor | None, ...])
 _TABLES: dict[Key, Tables] = {}
 _LOCK = Lock()
-FURTHEST = 2**15  # positions that tables are kept for where a chunk of a long text needs a few rows
+MAX_KEPT_ROWS = 2**15  # positions that tables are kept for where a chunk of a long text needs a few rows
 
 
 def room_for(length: int) -> int:
@@ -58,7 +58,7 @@ def table_rows(
 ) -> Tables:
     """The rows first, first + 1, ... of such tables: cut from what is kept, far out made by themselves, so that a text
     without end needs no table without end."""
-    if not first or first + length <= FURTHEST:
+    if not first or first + length <= MAX_KEPT_ROWS:
         return tuple(t[first:] for t in cached_table(make, given, first + length, dtype, device))
     return _make_rows(make, given, first, length, dtype, device)
 

@@ -10,7 +10,7 @@ import torch
 from tests.model.helpers import checked, tokens
 from transformula.errors import InputError
 from transformula.model import Transformer, build
-from transformula.model.hook import asked
+from transformula.model.hook import hook_of
 
 ADMIN = """
 before: x = embed.words(tokens) + positions(tokens)
@@ -23,7 +23,7 @@ output: logits = unembed.words(x)
 
 def calibrated(text: str = ADMIN, passes: int = 1) -> tuple[Transformer, str, int]:
     model = build(checked(text, calibrate="admin"), seed=1)
-    found = asked(model.architecture, "calibrate")
+    found = hook_of(model.architecture, "calibrate")
     assert found is not None
     count = 0
 
@@ -104,7 +104,7 @@ def test_what_it_cannot_set(layer: str, message: str) -> None:
 
 def test_no_pass_is_an_error() -> None:
     model = build(checked(ADMIN, calibrate="admin"))
-    found = asked(model.architecture, "calibrate")
+    found = hook_of(model.architecture, "calibrate")
     assert found is not None
     with pytest.raises(InputError, match="did not reach layers.1.vector"):
         found(model, lambda: None)

@@ -11,12 +11,12 @@ import torch
 
 from tests.model.helpers import checked, make, tokens
 from transformula.errors import InputError
-from transformula.model.hook import Policy, asked
+from transformula.model.hook import Policy, hook_of
 
 
 def policy(text: str = "layerdrop(0.5)", layer: str = "x = x + mlp(x)") -> Policy:
     architecture = checked(layer, policy=text)
-    found = asked(architecture, "policy")
+    found = hook_of(architecture, "policy")
     assert found is not None
     made: Policy = found(architecture.main)
     return made

@@ -13,7 +13,7 @@ from transformula import gallery
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.hook import asked
+from transformula.model.hook import hook_of
 from transformula.words import vocabulary
 
 NORMED = """
@@ -36,7 +36,7 @@ def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, partial[
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    found = asked(model.architecture, "after_step")
+    found = hook_of(model.architecture, "after_step")
     assert found is not None
     return model, found
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ...analysis.tensor_plan import WHOLE, TensorPlan, tensor_plan
 from ...errors import InputError
-from ...words.devices import given_whole
+from ...words.devices import replicate
 from ...words.word import Word
 
 if TYPE_CHECKING:
@@ -130,14 +130,14 @@ class Region:
                 for name in names:
                     table: dict[str, Any] = holder._parameters
                     self.replaced.append((table, name, table[name]))
-                    table[name] = given_whole(table[name], self.mesh)
+                    table[name] = replicate(table[name], self.mesh)
         if word.training and word.made_with.get("dropout"):
             device = args[0].device
             # drawn from the numbers that all devices share, so that these go on alike
             seed = int(torch.randint(2**62, (), device=device))
             self.random = generator_of(device).get_state()
             generator_of(device).manual_seed(seed + self.mesh.get_local_rank())
-        ports = {name: given_whole(named[name], self.mesh) for name in self.ports if named.get(name) is not None}
+        ports = {name: replicate(named[name], self.mesh) for name in self.ports if named.get(name) is not None}
         return args, {**named, **ports}
 
     def leave(self, word: Any, args: tuple[Any, ...], result: Any) -> None:
