@@ -168,8 +168,8 @@ class Blueprint:
         title = f"{architecture.name}: {sources[0].name}" if sources and architecture.name else section.where
         entering, causal = given_to(architecture, section, step), stack_of(architecture, section).causal
         growing = made_of(architecture) if step else None
-        found = [(value, latent_of(value)) for value in section.calls() if LATENT in self.kept.get(value.called, {})]
-        latents = {value: latent for value, latent in found if latent is not None and step}
+        kept = [value for value in section.calls() if step and LATENT in self.kept.get(value.called, {})]
+        latents = {value: latent for value in kept if (latent := latent_of(value)) is not None}
         again = chosen_lines(section, self.recompute) if section.where == "layer" and not step else frozenset[int]()
         return SectionCode(
             section, PseudoFile(title, sources), entering, locate, causal, growing, latents, watched, again

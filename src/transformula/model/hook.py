@@ -137,14 +137,14 @@ def check_hooks(architecture: Architecture) -> None:
 
 def options_by_name(who: str, names: Sequence[str], items: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name: `items` in the order of `names`, then those given by name. Raises InputError, naming `who`."""
-    listed = ", ".join(names) or "no options"
+    takes = f"takes {', '.join(names) or 'no options'}"
     if len(items) > len(names):
-        raise InputError(f"{who} takes {listed}; {len(items)} values are given")
+        raise InputError(f"{who} {takes}; {len(items)} values are given")
     by_name = dict(zip(names, items, strict=False))
     for name in options:
         if name not in names:
             near = nearest(name, names)
-            raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it takes {listed}", near=near)
+            raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it {takes}", near=near)
         if name in by_name:
             raise InputError(f"{who}: {name} is given twice")
     return by_name | dict(options)

@@ -57,14 +57,14 @@ def recompute(model: nn.Module, what: str) -> str:
     for index, section in enumerate(model.architecture.sections()):
         if section.where != "layer":
             continue
-        made = blueprint.section_code(section).generate(section.where)
+        function = blueprint.section_code(section).generate(section.where)
         place = forward[index]
         if isinstance(place, tuple) and not place[1]:
             layer = model.get_submodule(".".join(place[0]))
             cls: Any = type(layer)
-            layer.__class__ = type(blueprint.make(("layer", *place[0]), Layer, forward=made, _step=cls._step))
+            layer.__class__ = type(blueprint.make(("layer", *place[0]), Layer, forward=function, _step=cls._step))
         else:
-            forward[index] = made
+            forward[index] = function
     blueprint.calls = forward, blueprint.calls[1]
     take_code(model)
     return before

@@ -87,10 +87,10 @@ def step(model: Transformer, given: Named, grows: Mapping[str, int | None]) -> N
     states, positions = model.empty_states(1, 0).states, given[POSITIONS]
     _put_all(model, states, given)
     past = next((given[name].shape[d] for name, d in grows.items() if d is not None), None)
-    made = _run(model, given, states, _stand(positions, past))
+    outputs = _run(model, given, states, _stand(positions, past))
     after = {name: tensor for name, tensor, _ in _named_tensors(model, states)}
     length = given[growing_inputs(model)[0]].shape[1]
-    return made | {NEXT + POSITIONS: positions + length} | {NEXT + name: after[name] for name in grows}
+    return outputs | {NEXT + POSITIONS: positions + length} | {NEXT + name: after[name] for name in grows}
 
 
 def state_of(model: Transformer, fixed: Named) -> dict[str, tuple[Tensor, int | None]]:
@@ -127,9 +127,9 @@ def chunk(model: Transformer, batch: int, length: int, letters: int = 1) -> Name
     }
 
 
-def outputs_of(model: Transformer, made: Any) -> Named:
+def outputs_of(model: Transformer, result: Any) -> Named:
     """What a model gives, by name."""
-    return dict(made) if isinstance(made, Mapping) else dict.fromkeys(model._blueprint.flow.outputs, made)
+    return dict(result) if isinstance(result, Mapping) else dict.fromkeys(model._blueprint.flow.outputs, result)
 
 
 def _run(model: Transformer, given: Named, states: States, at: At) -> Named:

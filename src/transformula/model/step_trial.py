@@ -85,10 +85,10 @@ class Trial:
         agree = len(set(self.lengths)) == 1
         ragged = None if len(set(new)) == 1 else torch.tensor(new, device=device)
         at = At(torch.tensor(self.lengths, device=device), self.lengths[0] if agree else None, ragged)
-        made = self.module.step(*chunk, state=state, at=at)
+        result = self.module.step(*chunk, state=state, at=at)
         expected = self.whole[rows, places.clamp(max=LENGTH - 1)]
-        difference = float(torch.where(real[..., None], made - expected, 0).abs().max())
-        if not difference <= torch.finfo(made.dtype).eps ** 0.5 * (1 + float(self.whole.abs().max())):
-            found = f"the word {self.name!r}, step by step: {what} another result than one pass, by {difference:.2g}"
-            raise InputError(f"{found}; {remedy}. {PAGE}")
+        difference = float(torch.where(real[..., None], result - expected, 0).abs().max())
+        if not difference <= torch.finfo(result.dtype).eps ** 0.5 * (1 + float(self.whole.abs().max())):
+            error = f"the word {self.name!r}, step by step: {what} another result than one pass, by {difference:.2g}"
+            raise InputError(f"{error}; {remedy}. {PAGE}")
         self.lengths = [length + added for length, added in zip(self.lengths, new, strict=True)]

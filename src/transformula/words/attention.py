@@ -109,10 +109,13 @@ class DotAttention(Word):
         """Keep the heads whose turn it is; a score formula must know which."""
         super().take_part(rank, size)
         self.part = rank, size
-        formulas: list[Any] = [self.settings.score, self.settings.mask, self._modules.get("score")]
-        for formula in formulas:
-            if formula is not None:
-                formula.take_part(rank, size)
+        for formula in self.formulas():
+            formula.take_part(rank, size)
+
+    def formulas(self) -> list[Any]:
+        """Those of scores and masks."""
+        formulas = (self.settings.score, self.settings.mask, self._modules.get("score"))
+        return [formula for formula in formulas if formula is not None]
 
     def by_heads(
         self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None, places: Mapping[str, Tensor] = NO_INPUTS
@@ -161,8 +164,7 @@ class DotAttention(Word):
         places = NO_INPUTS
         if self.places:
             places = {name: ports[name] for name in self.places}
-            formulas = (self.settings.score, self.settings.mask, self._modules.get("score"))
-            read = {name for formula in formulas if formula is not None for name in formula.names}  # type: ignore[union-attr]
+            read = {name for formula in self.formulas() for name in formula.names}
             ports = {name: value for name, value in ports.items() if name not in places or name in read}
         return (q, k, v), self.call(wanted, **ports), places
 

@@ -30,18 +30,16 @@ def own_part(parameter: T) -> T:
 def replicate(x: Tensor, split: Any) -> Tensor:
     """x, of which every device has all, as what each does its own part of the work with: in the backward pass the
     gradients are added up. `split`: a parameter that is split among these devices, or their mesh."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate
+    from torch.distributed.tensor import Partial, Replicate
 
-    whole = DTensor.from_local(x, getattr(split, "device_mesh", split), [Replicate()], run_check=False)
-    return whole.to_local(grad_placements=[Partial()])
+    return _distributed(x, split, Replicate()).to_local(grad_placements=[Partial()])  # type: ignore[no-any-return]
 
 
 def add_up(y: Tensor, split: Any) -> Tensor:
     """The sum of what each device made, on each of them."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate
+    from torch.distributed.tensor import Partial, Replicate
 
-    part = DTensor.from_local(y, getattr(split, "device_mesh", split), [Partial()], run_check=False)
-    return part.redistribute(placements=[Replicate()]).to_local()
+    return _distributed(y, split, Partial()).redistribute(placements=[Replicate()]).to_local()  # type: ignore[no-any-return]
 
 
 def with_table(function: Callable[..., Tensor], given: Tensor, table: Any, *others: Any) -> Tensor:
@@ -49,7 +47,13 @@ def with_table(function: Callable[..., Tensor], given: Tensor, table: Any, *othe
     all of the result."""
     if not is_split(table):
         return function(given, table, *others)
-    from torch.distributed.tensor import DTensor, Replicate
+    from torch.distributed.tensor import Replicate
 
-    result: Any = function(DTensor.from_local(given, table.device_mesh, [Replicate()], run_check=False), table, *others)
+    result: Any = function(_distributed(given, table, Replicate()), table, *others)
     return result.redistribute(placements=[Replicate()]).to_local()  # type: ignore[no-any-return]
+
+
+def _distributed(x: Tensor, split: Any, placement: Any) -> Any:
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(x, getattr(split, "device_mesh", split), [placement], run_check=False)

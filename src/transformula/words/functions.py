@@ -11,12 +11,7 @@ from .word import Word, number, word
 
 
 @word(
-    "relu",
-    streams=("x",),
-    kind="function",
-    saved="y",
-    constant="max(c, 0)",
-    nonzero="positive",
+    "relu", streams=("x",), kind="function", saved="y", constant="max(c, 0)", nonzero="positive",
     example="x = x + linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)",
     equation="y = max(x, 0)",
 )
@@ -25,10 +20,7 @@ class Relu(Word):
 
 
 @word(
-    "gelu",
-    like="relu",
-    saved="x",
-    constant="c * (1 + erf(c / sqrt(2))) / 2",
+    "gelu", like="relu", saved="x", constant="c * (1 + erf(c / sqrt(2))) / 2",
     example="x = x + linear.down(gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x Phi(x), Phi the normal distribution's",
 )
@@ -37,9 +29,7 @@ class Gelu(Word):
 
 
 @word(
-    "gelu_tanh",
-    like="gelu",
-    constant="c * (1 + tanh(sqrt(2 / pi) * (c + 0.044715 * c ** 3))) / 2",
+    "gelu_tanh", like="gelu", constant="c * (1 + tanh(sqrt(2 / pi) * (c + 0.044715 * c ** 3))) / 2",
     example="x = x + linear.down(gelu_tanh(linear.up(norm(x), 4 * width)), width)",
     equation="y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2, GPT-2's approximation of gelu",
 )
@@ -48,9 +38,7 @@ class GeluTanh(Word):
 
 
 @word(
-    "quick_gelu",
-    like="gelu",
-    constant="c / (1 + exp(-1.702 * c))",
+    "quick_gelu", like="gelu", constant="c / (1 + exp(-1.702 * c))",
     example="x = x + linear.down(quick_gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x sigmoid(1.702 x), CLIP's approximation of gelu",
 )
@@ -59,10 +47,7 @@ class QuickGelu(Word):
 
 
 @word(
-    "elu",
-    like="gelu",
-    saved="y",
-    constant="c if c > 0 else exp(c) - 1",
+    "elu", like="gelu", saved="y", constant="c if c > 0 else exp(c) - 1",
     example="x = x + linear.down(elu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x above 0, exp(x) - 1 below",
     source="Clevert et al., 1511.07289",
@@ -72,9 +57,7 @@ class Elu(Word):
 
 
 @word(
-    "silu",
-    like="gelu",
-    constant="c / (1 + exp(-c))",
+    "silu", like="gelu", constant="c / (1 + exp(-c))",
     example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * linear.up(h, 512), width)",
     equation="y = x sigmoid(x)",
 )
@@ -88,10 +71,7 @@ class Tanh(Word):
 
 
 @word(
-    "sigmoid",
-    like="relu",
-    constant="1 / (1 + exp(-c))",
-    nonzero="everywhere",
+    "sigmoid", like="relu", constant="1 / (1 + exp(-c))", nonzero="everywhere",
     example="h = norm(x); x = x + linear.value(h, width) * sigmoid(linear.gate(h, width))",
     equation="y = 1 / (1 + exp(-x))",
 )
@@ -100,10 +80,7 @@ class Sigmoid(Word):
 
 
 @word(
-    "softplus",
-    like="sigmoid",
-    saved="x",
-    constant="log(1 + exp(c))",
+    "softplus", like="sigmoid", saved="x", constant="log(1 + exp(c))",
     example="x = x + softplus(linear(norm(x), width))",
     equation="y = log(1 + exp(x))",
 )
@@ -112,10 +89,7 @@ class Softplus(Word):
 
 
 @word(
-    "softmax",
-    like="relu",
-    constant="1 / x",
-    nonzero="",
+    "softmax", like="relu", constant="1 / x", nonzero="",
     example="x = x + linear.out(softmax(linear.keys(norm(x), 64)), width)",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
@@ -131,11 +105,7 @@ class Exp(Word):
 
 
 @word(
-    "log",
-    like="softmax",
-    saved="x",
-    constant="log(c)",
-    partial=True,
+    "log", like="softmax", saved="x", constant="log(c)", partial=True,
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
@@ -144,10 +114,7 @@ class Logarithm(Word):
 
 
 @word(
-    "sqrt",
-    like="log",
-    saved="y",
-    constant="sqrt(c)",
+    "sqrt", like="log", saved="y", constant="sqrt(c)",
     example="x = x + sqrt(abs(mlp(norm(x))) + 1e-6)",
     equation="y = the square root of x",
 )
@@ -161,10 +128,7 @@ class Abs(Word):
 
 
 @word(
-    "sin",
-    like="gelu",
-    constant="sin(c)",
-    nonzero="",
+    "sin", like="gelu", constant="sin(c)", nonzero="",
     example="x = x + linear.down(sin(linear.up(norm(x), 4 * width)), width)",
     equation="y = sin(x)",
 )
@@ -173,9 +137,7 @@ class Sine(Word):
 
 
 @word(
-    "cos",
-    like="sin",
-    constant="cos(c)",
+    "cos", like="sin", constant="cos(c)",
     example="x = x + linear.down(cos(linear.up(norm(x), 4 * width)), width)",
     equation="y = cos(x)",
 )
@@ -184,13 +146,10 @@ class Cosine(Word):
 
 
 @word(
-    "clamp",
-    like="gelu",
-    numbers=("low", "high"),
+    "clamp", like="gelu", numbers=("low", "high"),
     options={"low": number("what is smaller becomes this"), "high": number("what is larger becomes this")},
     checks={"low <= high": "low is {low}, above high, {high}"},
-    constant="min(max(c, low), high)",
-    nonzero="",
+    constant="min(max(c, low), high)", nonzero="",
     example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * clamp(linear.up(h, 512), -7, 7), width)",
     equation="y = low where x < low, high where x > high, else x",
 )
@@ -203,11 +162,7 @@ class Clamp(Word):
 
 
 @word(
-    "min",
-    streams=("a", "b"),
-    kind="function",
-    width="max(a, b)",
-    saved="a + b",
+    "min", streams=("a", "b"), kind="function", width="max(a, b)", saved="a + b",
     checks={"a == b or a == 1 or b == 1": "the widths {a} and {b} differ"},
     initial_scale="unknown",
     example="h = norm(x); x = x + min(linear.a(h, width), linear.b(h, width)) * min(mlp(h), 7)",
@@ -223,8 +178,7 @@ class Minimum(Word):
 
 
 @word(
-    "max",
-    like="min",
+    "max", like="min",
     example="h = norm(x); x = x + max(linear.a(h, width), linear.b(h, width)) * max(mlp(h), 0)",
     equation="y = the larger of a and b",
     source="two of them are a maxout: Goodfellow et al., 1302.4389",
@@ -239,18 +193,14 @@ class Maximum(Word):
 
 
 @word(
-    "dropout",
-    streams=("x",),
-    numbers=("p",),
-    kind="chance",
+    "dropout", streams=("x",), numbers=("p",), kind="chance",
     options={
         "p": number(
             "probability of zeroing a number; default: the file's `dropout`, or 0", "dropout", minimum=0, maximum=1,
             absent=0,
         )
     },
-    saved="0 if p == 0 else x / 4",
-    initial_scale="same",
+    saved="0 if p == 0 else x / 4", initial_scale="same",
     example="x = x + dropout(mlp(norm(x)), 0.1)",
     equation="y = x m / (1 - p), m = 0 with probability p, else 1",
     source="Srivastava et al. 2014",
@@ -267,8 +217,7 @@ class Dropout(Word):
 
 
 @word(
-    "droppath",
-    like="dropout",
+    "droppath", like="dropout",
     options={
         "p": number(
             "probability of dropping a sample; default: the file's `droppath`, or 0", "droppath", minimum=0, maximum=1,

@@ -282,7 +282,7 @@ class _Vectors(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, later: Tensor) -> tuple[Tensor, ...]:
         q, k, v, decay, *starts = ctx.saved_tensors
         pieces = zip(*(torch.split(t, PIECE, 1) for t in (q, k, v, decay, dy)), starts, strict=True)
-        made: list[tuple[Tensor, ...]] = []
+        gradients: list[tuple[Tensor, ...]] = []
         for q_s, k_s, v_s, decay_s, dy_s, start in reversed(list(pieces)):
             factors = torch.exp(decay_s)
             states = run_along(factors, k_s * v_s, start)
@@ -295,8 +295,8 @@ class _Vectors(torch.autograd.Function):
             dv = (slope * k_s).sum_to_size(v_s.shape)
             s[:, 0] *= start
             s[:, 1:] *= states[:, :-1]
-            made.append((dq, dk, dv, s))
-        return (*(torch.cat(parts[::-1], 1) for parts in zip(*made, strict=True)), later)
+            gradients.append((dq, dk, dv, s))
+        return (*(torch.cat(parts[::-1], 1) for parts in zip(*gradients, strict=True)), later)
 
 
 def matrix_recurrence(
