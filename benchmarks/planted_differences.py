@@ -30,6 +30,7 @@ from transformula.comparison.board import Board  # noqa: E402
 from transformula.comparison.engine import engines, outcomes_of  # noqa: E402
 from transformula.comparison.jobs import jobs_of  # noqa: E402
 from transformula.comparison.records import Arm, Outcome, RunCosts, Verdict  # noqa: E402
+from transformula.comparison.statistics.terms import Terms  # noqa: E402
 from transformula.comparison.statistics.verdicts import judge  # noqa: E402
 from transformula.comparison.store import Store  # noqa: E402
 from transformula.training.progress import Progress  # noqa: E402
@@ -69,7 +70,7 @@ def verdicts_of(runs: dict[str, list[Outcome]], name: str, pairs: int = PAIRS) -
     base, variant = runs[BASE_OF[name]], runs[name]
     arms = [Arm(each, "only", {}, COSTS, RATE) for each in (BASE_OF[name], name)]
     return [
-        judge([*base[n : n + pairs], *variant[n : n + pairs]], arms, base=BASE_OF[name])[0]
+        judge([*base[n : n + pairs], *variant[n : n + pairs]], arms, Terms(BASE_OF[name]))[0]
         for n in range(0, len(variant), pairs)
     ]
 

@@ -20,6 +20,7 @@ from figures import keep
 from transformula.comparison.jobs import jobs_of
 from transformula.comparison.records import Arm, Outcome, RunCosts
 from transformula.comparison.running import run_job
+from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 from transformula.comparison.store import Store
 
@@ -58,7 +59,7 @@ def main() -> None:
     options = parser.parse_args()
     scores = recorded(options.data, options.seeds, Store(options.store))
     rng = np.random.default_rng(0)
-    words = [judge(*comparison(rng, scores), base="base")[0].word for _ in range(COMPARISONS)]
+    words = [judge(*comparison(rng, scores), Terms("base"))[0].word for _ in range(COMPARISONS)]
     false = sum(word in ("better", "worse") for word in words) / COMPARISONS
     own = (scores - scores.mean(axis=1, keepdims=True)) * (len(NAMES) / (len(NAMES) - 1)) ** 0.5
     noise = 2**0.5 * float(own.std())

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from transformula.comparison.vary import RATES, beside, factor_of, grid, read_rows
+from transformula.comparison.vary import RATES, factor_of, grid, multiplied, read_rows
 from transformula.errors import ConfigError
 
 
@@ -61,7 +61,7 @@ def test_rates_around_the_default_are_a_grid_whose_base_is_the_default() -> None
     assert [factor_of(rate) for rate in RATES] == [1, 0.25, 0.5, 2, 4]
     assert read_rows(["lr=auto,auto*8"]) == {"lr": ["auto", "auto*8"]}
     assert factor_of("auto * 1.5") == 1.5 and factor_of("0.01") is None and factor_of(None) is None
-    assert [beside("auto/4", 0.5), beside("auto*4", 2), beside("auto/2", 2), beside("0.01", 2)] == [
+    assert [multiplied("auto/4", 0.5), multiplied("auto*4", 2), multiplied("auto/2", 2), multiplied("0.01", 2)] == [
         "auto/8", "auto*8", "auto", "0.02",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="above 0"):

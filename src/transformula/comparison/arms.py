@@ -15,7 +15,7 @@ from ..training.optimizer import optimizers
 from ..training.settings import LIMITS
 from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
 from .jobs import settled
-from .matching import matched_parameters, matched_steps, steps_in_words
+from .matching import matched_parameters, matched_steps
 from .records import Arm, Variant
 from .settings import ComparisonSettings
 from .sizes import SHAPES, Shape, next_shape, scaled, shape_of
@@ -155,9 +155,8 @@ def with_lengths(request: Request, arms: Sequence[Arm], steps: int) -> list[Arm]
         own = steps_of(stated[arm.variant], prepared)
         count, adjusted = own or steps, arm.adjusted
         if matched and own is None:
-            base = matched[0].costs
-            count = matched_steps(match, arm.costs, base)
-            adjusted = "; ".join(filter(None, [adjusted, steps_in_words(match, arm.costs, count, base)]))
+            count, change = matched_steps(match, arm.costs, matched[0].costs)
+            adjusted = "; ".join(filter(None, [adjusted, change]))
         costs = costs_of(prepared, count, arm.costs.step_seconds)
         matched.append(replace(arm, config={**arm.config, "steps": count}, costs=costs, adjusted=adjusted))
     return matched

@@ -10,7 +10,7 @@ from statistics import fmean
 from ..cost.words import duration
 from ..structured import parse_json
 from ..training.progress import Progress
-from .records import Arm, Job, Outcome
+from .records import Arm, Job, Key, Outcome
 from .store import Store
 
 TAIL = 65536  # bytes at the end of a log that are read
@@ -28,8 +28,8 @@ class Board:
         self, shown: Progress, store: Store, arms: Sequence[Arm] = (), at_once: int = 1, planned: int = 0
     ) -> None:
         self.shown, self.store, self.at_once, self.planned_runs = shown, store, at_once, planned
-        self.seconds: dict[tuple[str, str], list[float]] = {}
-        self.planned = {(arm.variant, arm.size): (arm.costs.seconds, arm.costs.steps) for arm in arms}
+        self.seconds: dict[Key, list[float]] = {}
+        self.planned = {arm.arm_key: (arm.costs.seconds, arm.costs.steps) for arm in arms}
         self.waiting: dict[str, Job] = {}
         self.done = 0
         self.begun = time.time()
@@ -51,7 +51,7 @@ class Board:
         """Say what came of a job."""
         job = self.waiting.pop(outcome.key)
         self.done += 1
-        self.seconds.setdefault((job.variant, job.size), []).append(outcome.seconds)
+        self.seconds.setdefault(job.arm_key, []).append(outcome.seconds)
         said = outcome.status if outcome.score is None else f"{outcome.score:.4f}"
         took = f"{said} in {duration(outcome.seconds)}"
         self.say(f"{self.done}/{self.total}  {name_of(job)}: {took}; {self.left}")
@@ -64,7 +64,7 @@ class Board:
 
     def share(self, job: Job, step: int) -> str:
         """'40 %', or 'step 120' where the number of steps is not known."""
-        steps = self.planned.get((job.variant, job.size), (None, 0))[1]
+        steps = self.planned.get(job.arm_key, (None, 0))[1]
         return f"{100 * step / steps:.0f} %" if steps else f"step {step:,}"
 
     def step_of(self, job: Job) -> int | None:
@@ -82,13 +82,13 @@ class Board:
         usual = fmean(known) if known else 0.0
         seconds = usual * (self.total - self.done - len(self.waiting))
         for job in self.waiting.values():
-            planned, _ = self.planned.get((job.variant, job.size), (None, 0))
+            planned, _ = self.planned.get(job.arm_key, (None, 0))
             seconds += self.mean(job) or planned or usual
         return f"about {duration(seconds / self.at_once)} left" if seconds else "the last one"
 
     def mean(self, job: Job) -> float | None:
         """Mean seconds of the runs of a job's arm that have ended."""
-        took = self.seconds.get((job.variant, job.size))
+        took = self.seconds.get(job.arm_key)
         return fmean(took) if took else None
 
 

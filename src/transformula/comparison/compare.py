@@ -31,6 +31,7 @@ from .settings import LOOKS, ComparisonSettings
 from .statistics.findings import further_findings
 from .statistics.power import PURPOSE, Noise, noise_of_tuning
 from .statistics.sequential import undecided
+from .statistics.terms import Terms
 from .statistics.verdicts import judge
 from .stopped import stopped_variants, with_stopped, without
 from .store import Store
@@ -169,11 +170,12 @@ def comparison(
     part: str = "",
 ) -> Comparison | ComparisonPlan:  # fmt: skip
     """One comparison, see `compare`; of a study, or of a part of one."""
-    settings = ComparisonSettings.read({key: v for key, v in given.items() if key in ComparisonSettings.model_fields})
+    of_comparison = given.keys() & ComparisonSettings.model_fields.keys()
+    settings = ComparisonSettings.read({key: given[key] for key in given if key in of_comparison})
     for package in ("scipy.stats", "statsmodels.stats.multitest"):
         need(package, PURPOSE)
     engines.need(settings.engine)
-    shared = {key: value for key, value in given.items() if key not in ComparisonSettings.model_fields}
+    shared = {key: value for key, value in given.items() if key not in of_comparison}
     plan, folder = make_plan(variants, settings, shared, use)
     if settings.dry_run:
         return plan
@@ -182,7 +184,7 @@ def comparison(
     store = Store(settings.store)
     with Progress("runs", quiet=quiet) as shown:
         at_once = settings.at_once or plan.at_once
-        gates = checked(plan, folder, shown)
+        gates = gates_of(plan, folder, shown)
         stopped = stopped_variants(plan, gates)
         running = without(plan, stopped)
         for name, reason in stopped.items():
@@ -202,7 +204,7 @@ def comparison(
     return Comparison(plan, results, folder)
 
 
-def checked(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateResult]:
+def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateResult]:
     """The checks of all arms, made once for a plan."""
     from .gate import check_arms
 
@@ -265,17 +267,17 @@ class Stages:
     def confirm(self, tuned: Tuned, noise: Noise | None) -> list[Verdict]:
         """Run the paired seeds and judge them; with `until decided`, look by look, and no further than it takes."""
         plan, looks = self.plan, self.looks()
-        going = {(arm.variant, arm.size) for arm in plan.arms}
+        going = {arm.arm_key for arm in plan.arms}
         tuning, before = list(self.outcomes), 0
         confirmed: list[Outcome] = []
         verdicts: list[Verdict] = []
         for count in looks:
             seeds = plan.seeds[before:count]
-            wanted = [arm for arm in plan.arms if (arm.variant, arm.size) in going]
+            wanted = [arm for arm in plan.arms if arm.arm_key in going]
             confirmed += self.run([job for arm in wanted for job in self.confirming(arm, tuned, seeds)])
             self.outcomes, before = [*tuning, *confirmed], count
             verdicts = self.judged(noise)
-            left = undecided(verdicts) if count > 1 else {(v.variant, v.size) for v in verdicts if v.word != "worse"}
+            left = undecided(verdicts) if count > 1 else {v.arm_key for v in verdicts if v.word != "worse"}
             going &= left | {(plan.base, size) for _, size in left}
             if not going:
                 break
@@ -284,7 +286,7 @@ class Stages:
     def confirming(self, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
         """Runs of an arm with some of the paired seeds, whose models are inspected; that of the first one writes
         samples."""
-        jobs = self.plan.jobs("confirm", arm, [tuned.rates[arm.variant, arm.size]], seeds)
+        jobs = self.plan.jobs("confirm", arm, [tuned.rates[arm.arm_key]], seeds)
         first, settings = self.plan.seeds[0], self.plan.settings
         samples = {first: settings.samples}
         return [replace(job, samples=samples.get(job.seed, 0), inspect_rows=settings.inspect_rows) for job in jobs]
@@ -298,10 +300,10 @@ class Stages:
 
     def judged(self, noise: Noise | None) -> list[Verdict]:
         plan, settings = self.plan, self.plan.settings
-        return judge(
-            self.outcomes, plan.arms, base=plan.base, unit=plan.unit, lower=plan.lower, effect=settings.effect,
-            lr=settings.lr, until_decided=settings.until == "decided", noise=noise,
-        )  # fmt: skip
+        terms = Terms(
+            plan.base, plan.unit, plan.lower, settings.effect, settings.lr, settings.until == "decided", noise
+        )
+        return judge(self.outcomes, plan.arms, terms)
 
 
 def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..errors import Interrupted
 from ..registry import Registry
@@ -49,6 +49,44 @@ class Engine(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Queue(Engine):
+    """An engine that hands jobs to something else, at most `at_once` of them at the same time, and looks what came of
+    them. A job whose process was killed is handed over again."""
+
+    def __init__(self, store: Store, at_once: int = 1) -> None:
+        super().__init__(store, at_once)
+        self.running: dict[Any, tuple[Job, int]] = {}  # what `submit` returned -> the job, and which attempt it is
+
+    @abstractmethod
+    def submit(self, job: Job) -> Any:
+        """Hand a job over."""
+
+    @abstractmethod
+    def ended(self) -> Iterable[Any]:
+        """What has ended of that which runs, after a while of waiting."""
+
+    @abstractmethod
+    def outcome_of(self, submitted: Any) -> Outcome | str:
+        """What came of a job that has ended; or how its process was killed."""
+
+    def run(self, jobs: Sequence[Job], board: Board) -> Iterator[Outcome]:
+        ahead = [(job, 1) for job in reversed(jobs)]
+        while ahead or self.running:
+            while ahead and len(self.running) < self.at_once:
+                job, attempt = ahead.pop()
+                self.running[self.submit(job)] = job, attempt
+            for submitted in self.ended():
+                job, attempt = self.running.pop(submitted)
+                outcome = self.outcome_of(submitted)
+                if isinstance(outcome, Outcome):
+                    yield outcome
+                elif attempt < TRIES:
+                    ahead.append((job, attempt + 1))
+                else:
+                    yield self.killed(job, outcome)
+            board.look()
 
 
 def outcomes_of(jobs: Sequence[Job], engine: Engine, board: Board) -> list[Outcome]:

@@ -22,30 +22,23 @@ from .records import RunCosts
 from .settings import Matched
 from .sizes import shape_of
 
-NEAR, FAR = 0.01, 0.02  # parameters agree within the first; beyond the second a note says so
-REACH = 0.5  # width and depth are changed by at most this share
-FREE = 0.9  # and the width of a variant whose depth is given by at most this one: it alone can make up for the depth
+NEAR, FAR = 0.01, 0.02  # as a share: parameters agree within the first; beyond the second a note says so
+MAX_CHANGE = 0.5  # width and depth are changed by at most this share
+MAX_CHANGE_ALONE = 0.9  # and the width of a variant whose depth is given by this one: it alone makes up for the depth
 
 
-def matched_steps(match: Matched, own: RunCosts, base: RunCosts) -> int:
-    """Steps of an arm whose run is to cost what the base's does; `own` are its costs with any number of steps."""
+def matched_steps(match: Matched, own: RunCosts, base: RunCosts) -> tuple[int, str]:
+    """Steps of an arm whose run is to cost what the base's does; and what was changed, in words, "" for nothing: 'steps
+    600 to 571: 0.1 % fewer FLOPs than the base'. `own` are its costs with any number of steps."""
+    cost, wanted, what = own.tokens / own.steps, float(base.tokens), "tokens"
     if match == "flops":
-        return max(1, round(base.flops / (own.flops_per_token * own.tokens / own.steps)))
-    if match == "time" and base.seconds is not None and own.step_seconds is not None:
-        return max(1, round(base.seconds / own.step_seconds))
-    return max(1, round(base.tokens / (own.tokens / own.steps)))
-
-
-def steps_in_words(match: Matched, own: RunCosts, steps: int, base: RunCosts) -> str:
-    """'steps 600 to 571: 0.1 % fewer FLOPs than the base'; "" where nothing was changed."""
+        cost, wanted, what = own.flops / own.steps, base.flops, "FLOPs"
+    elif match == "time" and base.seconds is not None and own.step_seconds is not None:
+        cost, wanted, what = own.step_seconds, base.seconds, "time"
+    steps = max(1, round(wanted / cost))
     if steps == base.steps:
-        return ""
-    per_step = {
-        "flops": (own.flops_per_token * own.tokens / own.steps, base.flops, "FLOPs"),
-        "time": (own.step_seconds or 0.0, base.seconds or 0.0, "time"),
-    }.get(match, (own.tokens / own.steps, float(base.tokens), "tokens"))
-    cost, wanted, what = per_step
-    return f"steps {base.steps:,} to {steps:,}: {difference_in_words(steps * cost / wanted - 1, what)}"
+        return steps, ""
+    return steps, f"steps {base.steps:,} to {steps:,}: {difference_in_words(steps * cost / wanted - 1, what)}"
 
 
 def difference_in_words(share: float, what: str) -> str:
@@ -56,32 +49,31 @@ def difference_in_words(share: float, what: str) -> str:
     return f"{100 * abs(share):.1f} % {less if share < 0 else more} {what}"
 
 
-def matched_parameters(config: Config, base: int, held: Collection[str] = ()) -> tuple[dict[str, Any], str]:
+def matched_parameters(config: Config, base: int, varied: Collection[str] = ()) -> tuple[dict[str, Any], str]:
     """A configuration whose model has as many parameters as the base's, by its width or else its depth; and what was
-    changed, in words, "" for nothing. `held`: the numbers that the comparison varies, which keep their values."""
+    changed, in words, "" for nothing. `varied`: the numbers that the comparison varies, which keep their values."""
     prepared = prepare(config)
     own = summary(prepared.architecture).totals.parameters
     if abs(own / base - 1) <= NEAR:
         return dict(config), ""
-    changes, count = nearest_size(prepared, base, held)
+    changes, count = nearest_size(prepared, base, varied)
     if not changes:
         return dict(config), f"nothing near was found: {difference_in_words(own / base - 1, 'parameters')}"
     numbers = prepared.architecture.numbers
-    said = ", ".join(f"{key} {int(numbers[key])} to {value}" for key, value in changes.items())
+    change = ", ".join(f"{key} {int(numbers[key])} to {value}" for key, value in changes.items())
     short = "" if abs(count / base - 1) <= FAR else " (nothing nearer was found)"
-    adjusted = with_numbers(config, changes)
-    return adjusted, f"{said}: {difference_in_words(count / base - 1, 'parameters')}{short}"
+    return with_numbers(config, changes), f"{change}: {difference_in_words(count / base - 1, 'parameters')}{short}"
 
 
-def nearest_size(prepared: Prepared, base: int, held: Collection[str] = ()) -> tuple[dict[str, int], int]:
+def nearest_size(prepared: Prepared, base: int, varied: Collection[str] = ()) -> tuple[dict[str, int], int]:
     """The change of width, else of depth, that brings the parameters within 1 % of `base` with the least change; else
     what comes nearest. ({}, parameters) where nothing is nearer than the model as it is."""
     own = summary(prepared.architecture).totals.parameters
     best, best_count = dict[str, int](), own
-    ways = [widths(prepared, FREE)] if "depth" in held else [widths(prepared), depths(prepared)]
+    ways = [widths(prepared, MAX_CHANGE_ALONE)] if "depth" in varied else [widths(prepared), depths(prepared)]
     for candidates in ways:
         for changes in candidates:
-            if changes.keys() & set(held):
+            if changes.keys() & set(varied):
                 continue
             try:
                 count = summary(prepared.resized(changes)).totals.parameters
@@ -94,10 +86,10 @@ def nearest_size(prepared: Prepared, base: int, held: Collection[str] = ()) -> t
     return best, best_count
 
 
-def widths(prepared: Prepared, reach: float = REACH) -> Iterator[dict[str, int]]:
+def widths(prepared: Prepared, most: float = MAX_CHANGE) -> Iterator[dict[str, int]]:
     """Multiples of the heads near the width, the nearest first."""
     shape = shape_of(prepared.architecture)
-    for count in range(1, int(reach * shape.width / shape.heads) + 1):
+    for count in range(1, int(most * shape.width / shape.heads) + 1):
         for width in (shape.width - count * shape.heads, shape.width + count * shape.heads):
             yield {"width": width}
 
@@ -105,7 +97,7 @@ def widths(prepared: Prepared, reach: float = REACH) -> Iterator[dict[str, int]]
 def depths(prepared: Prepared) -> Iterator[dict[str, int]]:
     """Depths near the depth, the nearest first, each with the widths near the model's."""
     shape = shape_of(prepared.architecture)
-    for count in range(1, max(1, int(REACH * shape.depth)) + 1):
+    for count in range(1, max(1, int(MAX_CHANGE * shape.depth)) + 1):
         for depth in (shape.depth - count, shape.depth + count):
             if depth >= 1:
                 yield {"depth": depth}

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 Stage = Literal["tune", "confirm"]
 Status = Literal["done", "diverged", "failed"]
@@ -19,7 +21,25 @@ Word = Literal["better", "worse", "no difference found", "equivalent", "unstable
 Key = tuple[str, str]  # of an arm: its variant and its size
 
 
-class OfArm:
+T = TypeVar("T")
+Row = Annotated[Sequence[T], AfterValidator(tuple)]
+
+
+def by_key(rows: Any) -> Any:
+    """A mapping by arms, of which JSON holds rows: [variant, size, value]."""
+    return {tuple(key): value for *key, value in rows} if isinstance(rows, list) else rows
+
+
+ByKey = Annotated[Mapping[Key, float], BeforeValidator(by_key)]
+
+
+class ReadBack:
+    """What is read back from JSON by the types of its fields, and refused where it has others."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
+class OfArm(ReadBack):
     """A record of one arm."""
 
     variant: str
@@ -31,7 +51,7 @@ class OfArm:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(ReadBack):
     """What is compared.
 
     name      as the report shows it; no two variants share it
@@ -54,7 +74,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class RunCosts:
+class RunCosts(ReadBack):
     """What one run of an arm costs, by our own accounting; `step_seconds` by a short measurement, None before it."""
 
     parameters: int
@@ -94,7 +114,7 @@ class Arm(OfArm):
     adjusted: str = ""
 
 
-class WithArms:
+class WithArms(ReadBack):
     """A record of all arms: those of the smallest size stand first, and of each size the base's."""
 
     arms: Sequence[Arm]
@@ -177,13 +197,13 @@ class Outcome(OfArm):
     status: Status
     score: float | None
     scores: Mapping[str, float] = field(default_factory=dict)
-    rows: Sequence[float] = ()
-    weights: Sequence[float] = ()
-    curve: Sequence[tuple[int, int, float, float]] = ()
-    evaluated: Sequence[tuple[int, int, float, float]] = ()
-    telemetry: Sequence[Mapping[str, Any]] = ()
+    rows: Row[float] = ()
+    weights: Row[float] = ()
+    curve: Row[tuple[int, int, float, float]] = ()
+    evaluated: Row[tuple[int, int, float, float]] = ()
+    telemetry: Row[Mapping[str, Any]] = ()
     learned: Mapping[str, Any] = field(default_factory=dict)
-    samples: Sequence[str] = ()
+    samples: Row[str] = ()
     inspected: Mapping[str, Any] | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
@@ -225,7 +245,7 @@ class Verdict(OfArm):
     size: str
     word: Word
     sentence: str
-    differences: Sequence[tuple[int, float]] = ()
+    differences: Row[tuple[int, float]] = ()
     mean: float | None = None
     gain: float | None = None
     interval: tuple[float, float] | None = None
@@ -269,17 +289,17 @@ class Results(WithArms):
     score: str
     unit: str
     lower: bool
-    variants: Sequence[Variant]
-    arms: Sequence[Arm]
-    gates: Sequence[GateResult]
-    outcomes: Sequence[Outcome]
-    verdicts: Sequence[Verdict]
-    rates: Mapping[tuple[str, str], float]
-    sensitivity: Mapping[tuple[str, str], float]
+    variants: Row[Variant]
+    arms: Row[Arm]
+    gates: Row[GateResult]
+    outcomes: Row[Outcome]
+    verdicts: Row[Verdict]
+    rates: ByKey
+    sensitivity: ByKey
     environment: Mapping[str, Any]
-    notes: Sequence[str] = ()
+    notes: Row[str] = ()
     question: str = ""
-    claims: Sequence[tuple[str, str]] = ()
+    claims: Row[tuple[str, str]] = ()
 
     @property
     def names(self) -> list[str]:

@@ -48,10 +48,10 @@ def without(plan: ComparisonPlan, stopped: Mapping[str, str]) -> ComparisonPlan:
 
 def with_stopped(results: Results, plan: ComparisonPlan, stopped: Mapping[str, str]) -> Results:
     """Results of the variants that were run, with those that were stopped: each has a verdict that says why."""
-    known = {(verdict.variant, verdict.size): verdict for verdict in results.verdicts}
-    known |= {(arm.variant, arm.size): verdict_of(arm.variant, arm.size, plan, stopped)
+    known = {verdict.arm_key: verdict for verdict in results.verdicts}
+    known |= {arm.arm_key: verdict_of(*arm.arm_key, plan, stopped)
               for arm in plan.arms if arm.variant in stopped}  # fmt: skip
-    verdicts = [known[arm.variant, arm.size] for arm in plan.arms if (arm.variant, arm.size) in known]
+    verdicts = [known[arm.arm_key] for arm in plan.arms if arm.arm_key in known]
     return replace(results, variants=list(plan.variants), arms=list(plan.arms), verdicts=verdicts)
 
 

@@ -7,6 +7,7 @@ the default.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -17,7 +18,7 @@ from ..errors import ConfigError, shortened
 Levels = dict[str, Any]  # a value for each varied key
 ROW = re.compile(r"\s*([A-Za-z_][\w-]*)\s*=\s*(.*)", re.S)
 NONE = "none"  # the key is left out, or its formula is
-MOST = 1000  # points of a grid
+MAX_POINTS = 1000  # points of a grid
 AUTO = "auto"
 RATE = re.compile(rf"{AUTO}(?:\s*([*/])\s*(\d+(?:\.\d+)?))?")  # the default rate, times or by a number
 RATES = (AUTO, *(f"{AUTO}{sign}{number}" for sign, number in ("/4", "/2", "*2", "*4")))  # of `lr=auto`; the base first
@@ -58,7 +59,7 @@ def factor_of(rate: Any) -> float | None:
     return 1 / number if match[1] == "/" else number
 
 
-def beside(rate: Any, factor: float) -> str:
+def multiplied(rate: Any, factor: float) -> str:
     """A rate so many times another, in the other's form: "auto/8" for half of "auto/4"."""
     own = factor_of(rate)
     if own is None:
@@ -91,11 +92,9 @@ def grid(factors: Mapping[str, Sequence[Any]], part: Fraction = Fraction(1)) -> 
     """
     keys = list(factors)
     sizes = [len(factors[key]) for key in keys]
-    count = 1
-    for size in sizes:
-        count *= size
-    if count > MOST:
-        raise ConfigError(f"vary: {count:,} combinations; at most {MOST:,}: vary fewer keys at once")
+    count = math.prod(sizes)
+    if count > MAX_POINTS:
+        raise ConfigError(f"vary: {count:,} combinations; at most {MAX_POINTS:,}: vary fewer keys at once")
     points = list(itertools.product(*(range(size) for size in sizes)))
     if part < 1:
         chosen = regular_fraction(points, part) if set(sizes) == {2} else latin_fraction(points, sizes, part)

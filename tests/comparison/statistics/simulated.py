@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from transformula.comparison.records import Arm, Outcome, RunCosts
+from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 from transformula.structured import load_json
 
@@ -67,4 +68,4 @@ def drawn_from_record(rng: np.random.Generator, pairs: int) -> tuple[list[Outcom
 def verdicts_of(scores: Mapping[str, Sequence[float | None]], **settings: object):
     """The verdicts on all but the first, which is the base."""
     arms = [arm(name) for name in scores]
-    return judge(outcomes_of(scores), arms, base=arms[0].variant, **settings)  # type: ignore[arg-type]
+    return judge(outcomes_of(scores), arms, Terms(arms[0].variant, **settings))  # type: ignore[arg-type]

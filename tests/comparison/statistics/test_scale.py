@@ -10,6 +10,7 @@ from transformula.comparison.records import Arm, Outcome
 from transformula.comparison.statistics import fit
 from transformula.comparison.statistics.fit import fit_scaling
 from transformula.comparison.statistics.scale import as_run, speedups
+from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 from transformula.errors import InputError
 
@@ -65,7 +66,7 @@ def test_time_is_what_the_runs_took_and_not_what_a_short_measurement_said() -> N
             for name, row in scores.items()
             for seed, score in enumerate(row)
         ]
-        return judge(runs, arms, base="base")[0].may_not
+        return judge(runs, arms, Terms("base"))[0].may_not
 
     assert "equal time" not in claim({"base": 30.0, "fast": 30.0})
     assert "equal time (fast takes 1.50 times" in claim({"base": 30.0, "fast": 45.0})

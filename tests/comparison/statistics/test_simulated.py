@@ -11,6 +11,7 @@ from tests.comparison.statistics.simulated import PAIR_DEVIATION, Draw, drawn_fr
 from transformula.comparison.records import Verdict
 from transformula.comparison.statistics.power import detectable
 from transformula.comparison.statistics.sequential import LEVELS, undecided
+from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 
 LARGE = pytest.param(4000, marks=pytest.mark.slow)
@@ -27,7 +28,7 @@ def compared(comparisons: int, seeds: int, differences: list[float], draw: Draw 
     """The verdicts of each of so many simulated comparisons."""
     rng = np.random.default_rng(7)
     for _ in range(comparisons):
-        yield judge(*simulated(rng, seeds, differences, draw), base="base", **settings)  # type: ignore[arg-type]
+        yield judge(*simulated(rng, seeds, differences, draw), Terms("base", **settings))  # type: ignore[arg-type]
 
 
 def differs(verdicts: list[Verdict]) -> bool:
@@ -43,7 +44,7 @@ def test_equal_variants_differ_in_at_most_five_percent(comparisons: int, draw: D
 def test_equal_variants_differ_in_at_most_five_percent_by_noise_of_real_runs() -> None:
     rng = np.random.default_rng(3)
     runs = [drawn_from_record(rng, 6) for _ in range(400)]
-    false = sum(differs(judge(outcomes, arms, base="base")) for outcomes, arms in runs)
+    false = sum(differs(judge(outcomes, arms, Terms("base"))) for outcomes, arms in runs)
     assert 0 < false <= allowed(0.05, 400)
 
 
@@ -90,7 +91,7 @@ def until_decided(rng: np.random.Generator, differences: list[float], draw: Draw
     stopped: dict[str, int] = {}
     for look in LEVELS:
         runs = [o for o in outcomes if o.seed <= stopped.get(o.variant, look)]
-        verdicts = judge(runs, arms, base="base", until_decided=True)
+        verdicts = judge(runs, arms, Terms("base", until_decided=True))
         left = {variant for variant, _ in undecided(verdicts)}
         stopped |= {v.variant: look for v in verdicts if v.variant not in left and v.variant not in stopped}
     return verdicts

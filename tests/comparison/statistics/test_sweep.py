@@ -37,7 +37,8 @@ def test_the_best_mean_is_found_for_each_model_and_setting() -> None:
     first, second = sweeps([*cold, *warm], made, rates(cold) | rates(warm), lower=True)
     assert (first.curve.best, first.curve.at_edge, first.others, first.seeds) == (0.02, False, "warmup=0", 2)
     assert (second.curve.best, second.curve.at_edge, second.others) == (0.01, True, "warmup=0.1")
-    assert first.names[0.02] == "lr=auto, warmup=0" and first.levels == LEVELS
+    assert first.variants[0.02].name == "lr=auto, warmup=0"
+    assert {rate: first.typed(rate) for rate in first.variants} == LEVELS
     more = sweeps(cold, made, rates(cold), lower=False)[0]
     assert more.curve.best == 0.01
 

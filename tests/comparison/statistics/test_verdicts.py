@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.statistics.simulated import arm, outcome, outcomes_of, verdicts_of
+from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 from transformula.errors import MissingExtra
 
@@ -92,7 +93,7 @@ def test_a_run_that_learned_did_not_diverge_however_good_the_base_is(at_the_star
     """The base copies without a mistake, and the variant hardly at all."""
     runs = outcomes_of({"base": [0.001 + 1e-5 * n for n in range(6)], "v": [3.1 + 0.01 * n for n in range(6)]})
     runs = [replace(run, curve=((1, 10, 0.1, at_the_start), (2, 20, 0.2, run.score or 0.0))) for run in runs]
-    [verdict] = judge(runs, [arm("base"), arm("v")], base="base")
+    [verdict] = judge(runs, [arm("base"), arm("v")], Terms("base"))
     assert verdict.word == word and verdict.diverged == (6 if word == "unstable" else 0, 6)
 
 
@@ -114,7 +115,7 @@ def test_a_variant_is_unstable_only_where_it_diverges_more_often_than_the_base()
 def test_runs_that_fail_are_left_out_and_others_are_paired_by_seed() -> None:
     runs = outcomes_of({"base": BASE, "v": moved(-0.02)})
     runs[-1] = replace(runs[-1], status="failed", score=None)
-    [verdict] = judge([r for r in runs if (r.variant, r.seed) != ("base", 1)], [arm("base"), arm("v")], base="base")
+    [verdict] = judge([r for r in runs if (r.variant, r.seed) != ("base", 1)], [arm("base"), arm("v")], Terms("base"))
     assert [seed for seed, _ in verdict.differences] == [2, 3, 4, 5] and verdict.diverged == (0, 5)
     assert verdict.word == "better"
 
@@ -122,7 +123,7 @@ def test_runs_that_fail_are_left_out_and_others_are_paired_by_seed() -> None:
 def test_runs_without_any_pair_are_compared_as_such() -> None:
     runs = [outcome("base", seed, score) for seed, score in enumerate(BASE)]
     runs += [outcome("v", 10 + seed, score) for seed, score in enumerate(moved(0.2))]
-    [verdict] = judge(runs, [arm("base"), arm("v")], base="base")
+    [verdict] = judge(runs, [arm("base"), arm("v")], Terms("base"))
     assert verdict.word == "worse" and not verdict.differences and "without pairs" in verdict.sentence
     assert verdicts_of({"base": [1.5], "v": [1.6]})[0].word == "inconclusive"
     assert verdicts_of({"base": [], "v": []})[0].word == "inconclusive"
@@ -138,7 +139,7 @@ def test_what_may_not_be_claimed_follows_from_how_the_runs_were_made() -> None:
     def denied(runs=(), flops: float = 6e3, **settings: object) -> str:
         all_runs = [*outcomes_of({"base": BASE, "v": moved(-0.02)}), *runs]
         arms = [arm("base"), arm("v", flops_per_token=flops)]
-        return judge(all_runs, arms, base="base", **settings)[0].may_not  # type: ignore[arg-type]
+        return judge(all_runs, arms, Terms("base", **settings))[0].may_not  # type: ignore[arg-type]
 
     assert "other sizes (one was run)" in denied()
     assert "learning rate not tuned" in denied(lr="shared") and "not tuned" not in denied()
@@ -154,7 +155,7 @@ def test_several_sizes_are_families_of_their_own() -> None:
     arms = [arm(name, size, flops_per_token=1e3 * 3**n) for n, size in enumerate(sizes) for name in ("base", "v")]
     runs = outcomes_of({"base": [s + 0.2 for s in BASE], "v": [s + 0.2 for s in moved(-0.02)]}, "small")
     runs += outcomes_of({"base": BASE, "v": moved(-0.02)}, "large")
-    verdicts = judge(runs, arms, base="base")
+    verdicts = judge(runs, arms, Terms("base"))
     assert [(v.size, v.word) for v in verdicts] == [("small", "better"), ("large", "better")]
     assert all(v.p_holm == v.p and v.sentence.startswith(f"At size {v.size}, v is better") for v in verdicts)
     assert all(v.speedup["flops"][0] > 1 for v in verdicts)
@@ -168,7 +169,7 @@ def test_noise_of_a_small_validation_set_limits_the_claim() -> None:
             rows = [score - 0.5 - tilt * 0.14, score + 0.5 + tilt * 0.1]
             rows = [row + tilt * WIGGLE[seed] for row in rows]
             runs.append(outcome(name, seed, sum(rows) / 2, rows=rows, weights=[10, 10]))
-    [verdict] = judge(runs, [arm("base"), arm("v")], base="base")
+    [verdict] = judge(runs, [arm("base"), arm("v")], Terms("base"))
     assert verdict.word == "better" and verdict.noise["evaluation"] > 5 * abs(verdict.mean or 0)
     assert "other text" in verdict.may_not
 
@@ -183,8 +184,8 @@ def test_rates_that_variants_state_were_not_tuned_for_each() -> None:
     """Of `vary lr=...` it was claimed that the rate was tuned for each."""
     low, high = (replace(arm(name), config={"lr": rate}, lr=rate) for name, rate in (("base", 0.01), ("v", 0.02)))
     runs = outcomes_of({"base": BASE, "v": moved(-0.02)})
-    [verdict] = judge(runs, [low, high], base="base", unit="bits", lower=True)
+    [verdict] = judge(runs, [low, high], Terms("base", unit="bits", lower=True))
     assert "tuned" not in verdict.may and "at 0.01 and 0.02 as learning rates" in verdict.may
     assert "that the best one was found (two were compared)" in verdict.may_not
-    [same] = judge(runs, [low, replace(high, config={"lr": 0.01}, lr=0.01)], base="base", unit="bits", lower=True)
+    [same] = judge(runs, [low, replace(high, config={"lr": 0.01}, lr=0.01)], Terms("base", unit="bits", lower=True))
     assert "tuned for each" not in same.may and "not tuned for each variant" in same.may_not

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from ...analysis.accounting import module_sizes
 from ...errors import listing
-from ...language.graph import Architecture
 from ...model.watched import GraphPlace, edges, watched
 from ..gate import ArmTrial, Finding, gate, tensors_of
 
 SOON, LATER = 2, 3  # by this step a parameter has a gradient; by the later one where some are 0 at first
-SHOWN = 6  # faults that are told
+MAX_FAULTS = 6  # that are told
 Change = Callable[[Tensor], Tensor]
 FACTOR = 4.0  # by which what a norm reads is multiplied
 
@@ -26,8 +25,8 @@ def living_edges(trial: ArmTrial) -> Finding:
     wrong = [*missing_parts(trial), *dead_edges(trial), *without_gradient(trial), *alike(trial)]
     count = len(edges(trial.architecture))
     if wrong:
-        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        return Finding(False, "; ".join(wrong[:SHOWN]) + more, {"faults": wrong})
+        more = f"; and {len(wrong) - MAX_FAULTS} more" if len(wrong) > MAX_FAULTS else ""
+        return Finding(False, "; ".join(wrong[:MAX_FAULTS]) + more, {"faults": wrong})
     return Finding(True, f"all {count} edges change the outputs, and all parameters have a gradient", {"edges": count})
 
 
@@ -115,40 +114,41 @@ def in_line(edge: GraphPlace) -> str:
 def without_gradient(trial: ArmTrial) -> Iterator[str]:
     """Parameters that have had no gradient after the first steps from the initial weights."""
     module = trial.module().train()
-    optimizer = trial.optimizer(module)
-    idle = paths_that_may_idle(trial.architecture)
-    waiting = {name: p for name, p in module.named_parameters() if not name.startswith(idle)}
+    waiting = dict(busy_parameters(trial, module))
     steps = LATER if any(not parameter.any() for parameter in module.parameters()) else SOON
-    for _ in range(steps):
-        module.zero_grad(set_to_none=True)
-        torch.autograd.backward(trial.loss(module))
+    for _ in gradients(trial, module, steps):
         waiting = {name: p for name, p in waiting.items() if p.grad is None or not p.grad.any()}
         if not waiting:
             return
-        optimizer.step(trial.rate)
     yield f"no gradient by step {steps}: {listing(sorted(waiting), 8)}"
 
 
-def paths_that_may_idle(architecture: Architecture) -> tuple[str, ...]:
-    """Where modules stand whose parameters may have no gradient on a few rows: experts, of which a position uses some;
-    and a choice of one entry, which needs no weight."""
-    calls = [value.called for section in architecture.sections() for value in section.calls()]
-    return tuple(f"{call.path}." for call in calls if call.word.active or call.entries == 1)
+def gradients(trial: ArmTrial, module: nn.Module, steps: int) -> Iterator[None]:
+    """Steps of training; yields within each, when the parameters have their gradients."""
+    optimizer = trial.optimizer(module)
+    for _ in range(steps):
+        module.zero_grad(set_to_none=True)
+        torch.autograd.backward(trial.loss(module))
+        yield
+        optimizer.step(trial.rate)
+
+
+def busy_parameters(trial: ArmTrial, module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """The parameters, but for those that may have no gradient on a few rows: of experts, of which a position uses some;
+    and of a choice of one entry, which needs no weight."""
+    calls = [value.called for section in trial.architecture.sections() for value in section.calls()]
+    idle = tuple(f"{call.path}." for call in calls if call.word.active or call.entries == 1)
+    return ((name, parameter) for name, parameter in module.named_parameters() if not name.startswith(idle))
 
 
 def alike(trial: ArmTrial) -> Iterator[str]:
     """Mixtures all of whose coefficients have one and the same gradient, step after step: what they mix is equal, and
     stays so."""
     module = trial.module().train()
-    optimizer = trial.optimizer(module)
-    idle = paths_that_may_idle(trial.architecture)
-    named = [(name, parameter) for name, parameter in module.named_parameters() if not name.startswith(idle)]
-    waiting = [name for name, parameter in named if parameter.numel() > 1 and mixes(module, name)]
-    for _ in range(LATER if waiting else 0):
-        module.zero_grad(set_to_none=True)
-        torch.autograd.backward(trial.loss(module))
+    parameters = busy_parameters(trial, module)
+    waiting = [name for name, parameter in parameters if parameter.numel() > 1 and mixes(module, name)]
+    for _ in gradients(trial, module, LATER if waiting else 0):
         waiting = [name for name in waiting if all_alike(module.get_parameter(name))]
-        optimizer.step(trial.rate)
     if waiting:
         yield f"what they mix is equal, and stays so: {listing(waiting, 8)}"
 

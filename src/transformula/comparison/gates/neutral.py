@@ -17,7 +17,7 @@ from ...language.graph import Architecture
 from ...language.model_text import ModelText
 from ...language.parser import parse
 from ...language.source import Source
-from ...language.syntax import Binary, CallNode, Node, Number, rewritten, spell
+from ...language.syntax import CallNode, Node, Number, rewritten, spell
 from ..gate import ArmTrial, Finding, gate, tensors_of
 from .causality import differ
 
@@ -39,7 +39,8 @@ def neutral(trial: ArmTrial) -> Finding:
 
 
 def canonical_with(architecture: Architecture, value: int) -> str | None:
-    """The canonical text with all coefficients at a value; None where there are none, or it is no formula then."""
+    """The canonical text with all coefficients at a value, without products by 1 and by 0; None where there are no
+    coefficients, or it is no formula then."""
     text: ModelText = architecture.text
     numbers = {key: int(number) for key, number in architecture.numbers.items() if key in ("vocab", "context")}
     try:
@@ -55,43 +56,17 @@ def canonical_with(architecture: Architecture, value: int) -> str | None:
 
 
 def substituted(source: Source, value: int) -> Source:
-    """A formula with its coefficients at a value, simplified."""
+    """A formula with its coefficients at a value."""
 
     def change(node: Node) -> Node | None:
         if isinstance(node, CallNode) and node.word in COEFFICIENTS:
             return Number(node.place, value)
         return None
 
-    lines = parse(source)
-    if not any(spell(rewritten(line.value, change)) != spell(line.value) for line in lines):
+    lines = {line: rewritten(line.value, change) for line in parse(source)}
+    if all(spell(value) == spell(line.value) for line, value in lines.items()):
         return source
-    rows = [f"{line.name} = {spell(simplified(rewritten(line.value, change)))}" for line in lines]
-    return Source(source.name, "\n".join(rows))
-
-
-def simplified(node: Node) -> Node:
-    """Without products by 1, and without terms that are products by 0."""
-
-    def is_number(one: Node, value: int) -> bool:
-        return isinstance(one, Number) and one.value == value
-
-    def change(part: Node) -> Node | None:
-        if not isinstance(part, Binary) or part.operator not in "+-*":
-            return None
-        left, right = simplified(part.left), simplified(part.right)
-        if part.operator == "*":
-            for one, other in ((left, right), (right, left)):
-                if is_number(one, 1):
-                    return other
-                if is_number(one, 0):
-                    return one
-        elif is_number(right, 0):
-            return left
-        elif part.operator == "+" and is_number(left, 0):
-            return right
-        return replace(part, left=left, right=right)
-
-    return rewritten(node, change)
+    return Source(source.name, "\n".join(f"{line.name} = {spell(value)}" for line, value in lines.items()))
 
 
 def compared(trial: ArmTrial, base: ArmTrial, value: int | None, how: str) -> Finding:

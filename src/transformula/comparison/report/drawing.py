@@ -44,14 +44,17 @@ def looks_of(results: Results) -> dict[str, Look]:
 
 @contextmanager
 def panels(titles: Sequence[str], height: float = HEIGHT, shared: bool = True) -> Iterator[tuple[Any, list[Any]]]:
-    """A figure with a panel for each title, side by side; `shared`: of one vertical axis."""
+    """A figure with a panel for each title, side by side, above the names of the first one's lines; `shared`: of one
+    vertical axis."""
     with new_figure(max(WIDTH, 2.6 * len(titles)), height) as (figure, first):
         first.remove()
         row = figure.subplots(1, len(titles), sharey=shared, squeeze=False)[0]
         for axes, title in zip(row, titles, strict=True):
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_title(title, fontsize=SMALL, loc="left")
+            axes.grid(axis="y", color=FAINT, linewidth=0.6, alpha=0.7)
         yield figure, list(row)
+        key_below(figure, row[0])
 
 
 def shortened_name(name: str, most: int = 28) -> str:
@@ -98,4 +101,15 @@ def in_thousands(axis: Any) -> None:
     axis.set_major_formatter(EngFormatter(sep=" "))
 
 
-GRID = {"color": FAINT, "linewidth": 0.6, "alpha": 0.7}
+def whole_steps(axes: Any, label: str) -> None:
+    """An axis of whole numbers: layers, depth, seeds."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(label)
+
+
+def ticks_at(axes: Any, places: Sequence[float], names: Sequence[str], label: str, base: int = 10) -> None:
+    """A logarithmic axis with ticks at some places alone."""
+    axes.set_xscale("log", base=base)
+    axes.set_xticks(places, names, minor=False)
+    axes.minorticks_off()
+    axes.set_xlabel(label)

@@ -7,14 +7,15 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from ...atomic_io import write_whole
-from ...errors import InputError, nearest
+from ...errors import InputError, shortened
 from ...ownership import claim, mark, marked
 from ...structured import load_json
 from ..records import Outcome, Results, Verdict
@@ -93,80 +94,26 @@ def read_results(path: str | Path) -> Results:
         data = load_json(path)
         if not isinstance(data, dict) or data.pop("version", None) != VERSION:
             raise ValueError(f"expected the results of a comparison, version {VERSION}")
-        results: Results = decoded(Results, data, "results")
+        return type_of_results().validate_python(data)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise InputError(f"{path}: {error}; give a results.json that `compare` wrote") from None
-    return results
+        what = mistake_of(error) if isinstance(error, ValidationError) else error
+        raise InputError(f"{path}: {what}; give a results.json that `compare` wrote") from None
 
 
-def decoded(kind: Any, value: Any, place: str) -> Any:
-    """A value of the type that a record states. Raises ValueError with the place."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (Union, UnionType):
-        return None if value is None else decoded(next(k for k in inner if k is not NoneType), value, place)
-    if is_dataclass(kind):
-        return record(kind, value, place)
-    if origin is tuple or origin is not None and issubclass_of(origin, Sequence):
-        return items(origin, inner, value, place)
-    if origin is not None and issubclass_of(origin, Mapping):
-        return mapping(inner, value, place)
-    return simple(kind, value, place)
+@cache
+def type_of_results() -> TypeAdapter[Results]:
+    return TypeAdapter(Results)
 
 
-def issubclass_of(origin: Any, kind: type) -> bool:
-    return isinstance(origin, type) and issubclass(origin, kind)
-
-
-def record(kind: Any, value: Any, place: str) -> Any:
-    expect(isinstance(value, dict), place, "a mapping", value)
-    hints, known = types_of(kind), {field.name: field for field in fields(kind)}
-    for key in value.keys() - known.keys():
-        expect(False, f"{place}.{key}", f"one of {', '.join(nearest(key, known) or known)}", key)
-    for name, field in known.items():
-        needed = field.default is MISSING and field.default_factory is MISSING
-        expect(name in value or not needed, f"{place}.{name}", "a value", None)
-    return kind(**{key: decoded(hints[key], inner, f"{place}.{key}") for key, inner in value.items()})
-
-
-types_of = cache(get_type_hints)
-
-
-def items(origin: Any, inner: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ...]:
-    expect(isinstance(value, list), place, "a list", value)
-    kinds = inner if origin is tuple else inner * len(value)
-    expect(len(kinds) == len(value), place, f"{len(kinds)} values", value)
-    return tuple(decoded(k, v, f"{place}[{n}]") for n, (k, v) in enumerate(zip(kinds, value, strict=True)))
-
-
-def mapping(inner: tuple[Any, ...], value: Any, place: str) -> dict[Any, Any]:
-    keys, kind = inner
-    if get_origin(keys) is tuple and value != {}:  # an empty mapping says nothing of its keys
-        expect(isinstance(value, list), place, "a list", value)
-        rows = [items(tuple, (*get_args(keys), kind), row, f"{place}[{n}]") for n, row in enumerate(value)]
-        return {row[:-1]: row[-1] for row in rows}
-    expect(isinstance(value, dict), place, "a mapping", value)
-    return {key: decoded(kind, part, f"{place}.{key}") for key, part in value.items()}
-
-
-def simple(kind: Any, value: Any, place: str) -> Any:
-    """A text, a number, a truth value, or one of a few words."""
-    if get_origin(kind) is Literal:
-        expect(value in get_args(kind), place, f"one of {', '.join(get_args(kind))}", value)
-    elif kind is float:
-        expect(type(value) in (int, float) or value in ("inf", "-inf", "nan"), place, "a number", value)
-        return float(value)
-    else:
-        expect(type(value) is kind, place, {str: "a text", int: "a whole number"}.get(kind, "true or false"), value)
-    return value
-
-
-def expect(holds: bool, place: str, what: str, value: Any) -> None:
-    if not holds:
-        raise ValueError(f"{place}: expected {what}, got {str(value)[:80]!r}")
+def mistake_of(error: ValidationError) -> str:
+    """The first mistake, with its place: 'results.outcomes[3].score: input should be a valid number (got 'low')'."""
+    first = error.errors()[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    what, value = first["msg"][:1].lower() + first["msg"][1:], first["input"]
+    got = f" (got {shortened(repr(value))})" if first["type"] != "missing" else ""
+    return f"results{place}: {what}{got}"
 
 
 def row_of(thing: Outcome | Verdict) -> dict[str, Any]:

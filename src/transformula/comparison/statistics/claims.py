@@ -8,7 +8,7 @@ from ..numbers import between, decimals
 from ..records import RunCosts, Verdict
 from ..settings import LOOKS
 from .noise import combined_deviation
-from .terms import Case, Terms
+from .terms import Case
 from .wording import bound, divergences, size_of_gain
 
 FEW = 4  # pairs: with fewer, a finding is an indication
@@ -16,68 +16,69 @@ UNEQUAL = 0.03  # relative difference of costs that is said
 CLEAR = 2.0  # deviations over seeds and validation sets
 
 
-def may_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
+def may_claim(verdict: Verdict, case: Case) -> str:
     """The sentence that may be claimed."""
-    rates = ", with a learning rate tuned for each" if case.tuned(terms) else ""
-    rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates" if case.rates else rates
+    rates = ", with a learning rate tuned for each" if case.tuned else ""
+    if case.rates_differ:
+        rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
-    text = f"{where}, {finding(verdict, case, terms)}."
+    text = f"{where}, {finding(verdict, case)}."
     if len(verdict.differences) < FEW and verdict.word not in ("inconclusive", "unstable"):
         return f"An indication only, from {len(verdict.differences)} pairs of runs: {text[:1].lower()}{text[1:]}"
     return text
 
 
-def finding(verdict: Verdict, case: Case, terms: Terms) -> str:
+def finding(verdict: Verdict, case: Case) -> str:
     names = f"{verdict.variant} and {verdict.base}"
     if verdict.word == "unstable" or (verdict.mean is None and verdict.word == "better"):
         return f"of {verdict.variant} {divergences(verdict)}"
     if verdict.word in ("better", "worse"):
-        return f"{verdict.variant} is {verdict.word} than {verdict.base}, {size_of_gain(verdict, terms)}"
+        return f"{verdict.variant} is {verdict.word} than {verdict.base}, {size_of_gain(verdict, case)}"
     if verdict.word == "equivalent":
-        return f"{names} differ by less than {terms.effect:g} {terms.unit}".rstrip()
+        return f"{names} differ by less than {case.terms.effect:g} {case.terms.unit}".rstrip()
     if verdict.word == "no difference found" and not any(value for _, value in verdict.differences):
         return f"{names} have equal scores at every seed"
     if verdict.word == "no difference found":
-        return f"a difference between {names} of more than {bound(verdict, terms)} is unlikely"
+        return f"a difference between {names} of more than {bound(verdict, case)} is unlikely"
     if case.pairs.none_ended:
         return f"of {verdict.variant} {divergences(verdict)}"
     if verdict.interval is None or verdict.mean is None:
         return f"nothing is known yet of {names}"
     ends = between(verdict.interval, decimals(verdict.interval))
-    return f"the runs leave open differences between {names} of {ends} {terms.unit}".rstrip()
+    return f"the runs leave open differences between {names} of {ends} {case.terms.unit}".rstrip()
 
 
-def may_not_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
+def may_not_claim(verdict: Verdict, case: Case) -> str:
     """The sentence that may not be claimed, each of its parts with the reason."""
-    parts = [*of_word(verdict, terms), *of_design(verdict, case, terms), *of_costs(verdict, case)]
+    parts = [*of_word(verdict, case), *of_design(verdict, case), *of_costs(verdict, case)]
     return f"That {'; that '.join(parts)}."
 
 
-def of_word(verdict: Verdict, terms: Terms) -> Iterator[str]:
+def of_word(verdict: Verdict, case: Case) -> Iterator[str]:
     if verdict.word == "inconclusive":
         yield "one of the two is better, or that they are equal (the runs do not decide it)"
     elif verdict.word == "no difference found" and any(value for _, value in verdict.differences):
-        yield f"the two are equal (differences up to {bound(verdict, terms)} are not ruled out)"
+        yield f"the two are equal (differences up to {bound(verdict, case)} are not ruled out)"
     elif verdict.word == "unstable" and verdict.interval:
         yield "the difference is that of all runs (it is that of pairs in which neither diverged)"
     if 0 < verdict.diverged[0] + verdict.base_diverged[0] and verdict.word in ("better", "worse", "equivalent"):
         yield "the difference is that of all runs (those that diverged have none)"
 
 
-def of_design(verdict: Verdict, case: Case, terms: Terms) -> Iterator[str]:
+def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
     if case.sizes == 1:
         yield "it holds at other sizes (one was run)"
     else:
         yield "it holds at sizes other than those that were run"
-    if case.rates:
+    if case.rates_differ:
         yield "it holds between other learning rates, or that the best one was found (two were compared)"
-    elif not case.tuned(terms):
+    elif not case.tuned:
         yield "it holds with other learning rates (learning rate not tuned for each variant)"
     elif case.at_edge:
         yield f"the best learning rate was found (that of {' and '.join(case.at_edge)} is at the edge of its grid)"
     if len(verdict.differences) < FEW and verdict.word != "inconclusive":
         yield f"it is established ({len(verdict.differences)} paired seeds are an indication)"
-    if terms.until_decided and verdict.word in ("better", "worse") and len(verdict.differences) < max(LOOKS):
+    if case.terms.until_decided and verdict.word in ("better", "worse") and len(verdict.differences) < max(LOOKS):
         yield "the difference is as large as it seems (runs that stop at a clear difference overestimate it)"
     if verdict.word in ("better", "worse") and "evaluation" in verdict.noise and verdict.mean is not None:
         if abs(verdict.mean) < CLEAR * combined_deviation(verdict.noise, len(verdict.differences)):

@@ -22,7 +22,7 @@ from .power import LEVEL, PURPOSE
 
 HUBER = 1e-3  # log residuals above it count linearly
 RESAMPLES = 200
-LARGEST = 20.0  # of log A
+MAX_LOG_AMPLITUDE = 20.0
 STARTS = ((0.3, 0.1), (0.6, 0.3), (0.9, 0.5))  # (E as a share of the smallest loss, a)
 
 
@@ -54,15 +54,19 @@ class ScalingFit:
 def fit_scaling(outcomes: Sequence[Outcome], arms: Sequence[Arm], base: str) -> ScalingFit | None:
     """Fit losses of runs that confirm, of all variants that ended with two of the base's seeds at each of its sizes.
     None with fewer than three sizes, or fewer than two seeds that all of them have."""
+    by_arm = {arm.arm_key: losses_of(outcomes, *arm.arm_key) for arm in arms}
     sizes = {arm.size for arm in arms if arm.variant == base}
-    common = {name: [seeds_of(outcomes, name, size) & seeds_of(outcomes, base, size) for size in sizes]
-              for name in dict.fromkeys([base, *(arm.variant for arm in arms)])}  # fmt: skip
-    names = [name for name, seeds in common.items() if min(map(len, seeds)) > 1]
+    names = [
+        name
+        for name in dict.fromkeys([base, *(arm.variant for arm in arms)])
+        if all(len(by_arm.get((name, size), {}).keys() & by_arm[base, size].keys()) > 1 for size in sizes)
+    ]
     arms = [arm for arm in arms if arm.variant in names and arm.size in sizes]
-    losses = shared_losses(outcomes, arms)
-    fewest = min(map(len, losses), default=0)
+    shared = {size: set.intersection(*({*by_arm[arm.arm_key]} for arm in arms if arm.size == size)) for size in sizes}
+    fewest = min(map(len, shared.values()), default=0)
     if len(sizes) < 3 or fewest < 2:
         return None
+    losses = [np.array([by_arm[arm.arm_key][seed] for seed in sorted(shared[arm.size])]) for arm in arms]
     owner = np.array([names.index(arm.variant) for arm in arms])
     flops = np.array([arm.costs.flops for arm in arms])
     center = float(np.exp(np.log(flops).mean()))
@@ -85,23 +89,10 @@ def fit_scaling(outcomes: Sequence[Outcome], arms: Sequence[Arm], base: str) -> 
     )
 
 
-def seeds_of(outcomes: Sequence[Outcome], variant: str, size: str) -> set[int]:
-    """Seeds of the runs that ended with a positive loss."""
-    runs = runs_of(outcomes, variant, size)
-    return {seed for seed, run in runs.items() if run.status == "done" and run.score is not None and run.score > 0}
-
-
-def shared_losses(outcomes: Sequence[Outcome], arms: Sequence[Arm]) -> list[np.ndarray]:
-    """For each arm, the losses at the seeds that all arms of its size have."""
-    shared: dict[str, set[int]] = {}
-    for arm in arms:
-        seeds = seeds_of(outcomes, arm.variant, arm.size)
-        shared[arm.size] = shared.get(arm.size, seeds) & seeds
-    runs = [runs_of(outcomes, arm.variant, arm.size) for arm in arms]
-    return [
-        np.array([run[seed].score for seed in sorted(shared[arm.size])], dtype=float)
-        for arm, run in zip(arms, runs, strict=True)
-    ]
+def losses_of(outcomes: Sequence[Outcome], variant: str, size: str) -> dict[int, float]:
+    """By seed, of the runs that ended with a positive loss."""
+    runs = runs_of(outcomes, variant, size).items()
+    return {seed: run.score for seed, run in runs if run.status == "done" and run.score is not None and run.score > 0}
 
 
 def fit_law(losses: np.ndarray, place: np.ndarray, owner: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
@@ -127,7 +118,7 @@ def fit_law(losses: np.ndarray, place: np.ndarray, owner: np.ndarray, start: np.
     else:
         starts = [np.array([min(start[0], top), *start[1:]])]
     count = own.shape[1]
-    bounds = ([0.0, 0.001, *[-LARGEST] * count], [losses.min(), 3.0, *[LARGEST] * count])
+    bounds = ([0.0, 0.001, *[-MAX_LOG_AMPLITUDE] * count], [losses.min(), 3.0, *[MAX_LOG_AMPLITUDE] * count])
     solve = need("scipy.optimize", PURPOSE).least_squares
     fits = [solve(residuals, s, slopes, bounds, loss="huber", f_scale=HUBER, x_scale="jac") for s in starts]
     return np.asarray(min(fits, key=lambda one: one.cost).x)

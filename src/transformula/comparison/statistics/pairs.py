@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..records import Outcome
+from ..records import Outcome, outcomes_of
 from .paired import unequal_counts
 
 WORST = 2.0  # times the base's loss: a run above it that has not learned counts as diverged
@@ -43,11 +43,6 @@ class Pairs:
         return tuple((seed, difference(self.variant[seed], self.base[seed])) for seed in self.seeds)
 
     @property
-    def left_out(self) -> int:
-        """Runs with a score that have no partner."""
-        return len(self.variant.keys() ^ self.base.keys())
-
-    @property
     def none_ended(self) -> bool:
         """Whether all runs of both diverged: more seeds would say nothing."""
         return bool(self.diverged and self.base_diverged) and not self.variant and not self.base
@@ -74,11 +69,7 @@ def difference(score: float, base: float) -> float:
 
 def runs_of(outcomes: Sequence[Outcome], variant: str, size: str) -> dict[int, Outcome]:
     """Runs that confirm, by seed, without those that failed."""
-    return {
-        o.seed: o
-        for o in outcomes
-        if (o.variant, o.size, o.stage) == (variant, size, "confirm") and o.status != "failed"
-    }
+    return {o.seed: o for o in outcomes_of(outcomes, variant, size) if o.status != "failed"}
 
 
 def pair(outcomes: Sequence[Outcome], variant: str, base: str, size: str, lower: bool) -> Pairs:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from statistics import fmean, pvariance
 
 from ...extras import need
-from ..records import Outcome
+from ..records import Outcome, outcomes_of
 
 PURPOSE = "the statistics of a comparison"
 LEVEL = 0.05  # of all tests; intervals are of 1 - LEVEL
 POWER = 0.8
-MOST_PAIRS = 1000
-NEAR = 2.5  # times the best rate, up or down: runs farther away are noisier than what will be compared
+MAX_PAIRS = 1000
+NEAR_FACTOR = 2.5  # times the best rate, up or down: runs farther away are noisier than what will be compared
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, lower: bo
     """From the base's tuning runs: the deviation of equal runs with other seeds, at rates near the best, times sqrt(2)
     (a pair's two runs as if they had nothing in common: pairs that do are less noisy). None without two seeds."""
     by_rate: dict[float, list[float]] = {}
-    for o in outcomes:
-        if (o.variant, o.size, o.stage) == (base, size, "tune") and o.score is not None and math.isfinite(o.score):
+    for o in outcomes_of(outcomes, base, size, "tune"):
+        if o.score is not None and math.isfinite(o.score):
             by_rate.setdefault(o.lr, []).append(o.score)
     groups = {rate: scores for rate, scores in by_rate.items() if len(scores) > 1}
     if not groups:
         return None
     best = (min if lower else max)(groups, key=lambda rate: fmean(groups[rate]))
-    near = [scores for rate, scores in groups.items() if 1 / NEAR <= rate / best <= NEAR]
+    near = [scores for rate, scores in groups.items() if 1 / NEAR_FACTOR <= rate / best <= NEAR_FACTOR]
     degrees = sum(len(scores) - 1 for scores in near)
     variance = sum(pvariance(scores) * len(scores) for scores in near) / degrees
     runs = sum(map(len, near))
@@ -66,6 +66,6 @@ def needed_pairs(sd: float, effect: float, variants: int = 1, power: float = POW
     """The fewest pairs that find `effect` with `power`; None above 1,000."""
     if sd == 0:
         return 2
-    pairs = range(2, MOST_PAIRS + 1)
+    pairs = range(2, MAX_PAIRS + 1)
     place = bisect_left(pairs, -effect, key=lambda k: -detectable(sd, k, variants, power, level))
     return pairs[place] if place < len(pairs) else None

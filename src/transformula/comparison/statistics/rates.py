@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..records import Outcome
+from ..records import Outcome, outcomes_of
 
-REACH = 4.2  # the sensitivity is taken over rates from 1/4 to 4 times the best, with room for rounding
+MAX_FACTOR = 4.2  # the sensitivity is taken over rates from 1/4 to 4 times the best, with room for rounding
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class RateCurve:
 def rate_curve(outcomes: Sequence[Outcome], variant: str, size: str, lower: bool) -> RateCurve | None:
     """The curve of an arm's runs that tuned its rate; None without one that ended."""
     by_rate: dict[float, list[float | None]] = {}
-    for o in outcomes:
-        if (o.variant, o.size, o.stage) == (variant, size, "tune") and o.status != "failed":
+    for o in outcomes_of(outcomes, variant, size, "tune"):
+        if o.status != "failed":
             by_rate.setdefault(o.lr, []).append(o.score if o.status == "done" else None)
     return curve_of({rate: mean_score(scores) for rate, scores in by_rate.items()}, lower)
 
@@ -57,7 +57,7 @@ def curve_of(scores: Mapping[float, float | None], lower: bool) -> RateCurve | N
         best,
         place in (0, len(rates) - 1),
         parabola([(r, losses.get(r)) for r in rates[max(0, place - 1) : place + 2]], best),
-        sensitivity([losses.get(r) for r in rates if 1 / REACH <= r / best <= REACH], losses[best]),
+        sensitivity([losses.get(r) for r in rates if 1 / MAX_FACTOR <= r / best <= MAX_FACTOR], losses[best]),
     )
 
 

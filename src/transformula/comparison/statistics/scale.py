@@ -31,7 +31,7 @@ CLEAR = 3.0  # deviations that the base's slope must be from 0
 def as_run(arm: Arm, outcomes: Sequence[Outcome]) -> Arm:
     """The arm with the time of a step in the fastest of its runs, in the place of the plan's measurement: other work of
     the machine may have slowed that one, and some of the runs."""
-    done = [o for o in outcomes if (o.variant, o.size, o.status) == (arm.variant, arm.size, "done") and o.seconds > 0]
+    done = [o for o in outcomes if o.arm_key == arm.arm_key and o.status == "done" and o.seconds > 0]
     if not done or not arm.costs.steps:
         return arm
     fastest = min(outcome.seconds for outcome in done)
@@ -49,7 +49,7 @@ def speedups(
 ) -> dict[str, dict[str, Interval]]:
     """By size, the variant's speed-up in `flops` and in `seconds`; sizes that say nothing are left out. For losses:
     a score of which more is better has no power law."""
-    costs = {(a.variant, a.size): costs_of(outcomes, a) for a in arms if a.variant in (variant, base)}
+    costs = {a.arm_key: costs_of(outcomes, a) for a in arms if a.variant in (variant, base)}
     sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].get("flops", 0))
     found: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
     for place, size in enumerate(sizes if lower and len(sizes) > 1 else []):

@@ -42,7 +42,7 @@ def is_decided(verdict: Verdict) -> bool:
 
 def undecided(verdicts: Iterable[Verdict]) -> set[tuple[str, str]]:
     """(variant, size) of all that need another look."""
-    return {(v.variant, v.size) for v in verdicts if not is_decided(v)}
+    return {v.arm_key for v in verdicts if not is_decided(v)}
 
 
 def is_hopeless(difference: float, noise: Noise, lower: bool) -> bool:

@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
-from ..records import Outcome, Variant
+from ..records import Key, Outcome, Variant, outcomes_of
 from .rates import RateCurve, curve_of
 
 Scores = Mapping[int, float | None]  # seed -> score; None where the run diverged or failed
@@ -21,58 +22,58 @@ Scores = Mapping[int, float | None]  # seed -> score; None where the run diverge
 class RateSweep:
     """The rates of one model at one size.
 
-    size   "small", ...
-    names  rate -> the variant that had it; levels: rate -> how it was typed, "auto/2"
-    others what else `vary` gave these variants, and the model where there are several: "pre-norm, warmup=0.1"
-    seeds  of the arm with the most runs
-    lost   rate -> runs of it that did not reach their end
+    size      "small", ...
+    variants  rate -> the variant that has it
+    others    what else `vary` gave these variants, and the model where there are several: "pre-norm, warmup=0.1"
+    seeds     of the arm with the most runs
+    lost      rate -> runs of it that did not reach their end
     """
 
     size: str
-    names: Mapping[float, str]
-    levels: Mapping[float, str]
+    variants: Mapping[float, Variant]
     others: str
     seeds: int
     lost: Mapping[float, int]
     curve: RateCurve
 
+    def typed(self, rate: float) -> str:
+        """A rate as it was typed: "auto/2"."""
+        return str(self.variants[rate].levels["lr"])
+
 
 def sweeps(
-    variants: Sequence[Variant], outcomes: Sequence[Outcome], rates: Mapping[tuple[str, str], float], lower: bool
+    variants: Sequence[Variant], outcomes: Sequence[Outcome], rates: Mapping[Key, float], lower: bool
 ) -> list[RateSweep]:
     """A sweep of each model that was run at two rates or more, at each size; a model none of whose runs ended is left
     out."""
-    several = len({variant.typed for variant in variants if "lr" in variant.levels}) > 1
+    varied = [variant for variant in variants if "lr" in variant.levels]
+    several = len({variant.typed for variant in varied}) > 1
     groups: dict[tuple[str, str], dict[float, Variant]] = {}
-    sizes = dict.fromkeys(size for _, size in rates)
-    for variant in variants:
-        others = {key: value for key, value in variant.levels.items() if key != "lr"}
-        key = json.dumps([variant.typed, variant.model, others], default=str)
-        for size in sizes:
-            if "lr" in variant.levels and (variant.name, size) in rates:
+    for variant in varied:
+        key = json.dumps([variant.typed, variant.model, other_levels(variant)], default=str)
+        for size in dict.fromkeys(size for _, size in rates):
+            if (variant.name, size) in rates:
                 groups.setdefault((key, size), {})[rates[variant.name, size]] = variant
-    found = []
+    swept = []
     for (_, size), group in groups.items():
         scores = {rate: confirmed(outcomes, variant.name, size) for rate, variant in group.items()}
         curve = curve_of(means(scores), lower) if len(group) > 1 else None
         if curve is None:
             continue
         first = next(iter(group.values()))
-        said = ", ".join(f"{key}={value}" for key, value in first.levels.items() if key != "lr")
-        found.append(
-            RateSweep(
-                size, {rate: v.name for rate, v in group.items()}, {r: str(v.levels["lr"]) for r, v in group.items()},
-                ", ".join(filter(None, [first.typed if several else "", said])), max(map(len, scores.values())),
-                {rate: sum(score is None for score in own.values()) for rate, own in scores.items()}, curve,
-            )  # fmt: skip
-        )
-    return found
+        others = [*([first.typed] if several else []), *(f"{key}={v}" for key, v in other_levels(first).items())]
+        lost = {rate: sum(score is None for score in own.values()) for rate, own in scores.items()}
+        swept.append(RateSweep(size, group, ", ".join(others), max(map(len, scores.values())), lost, curve))
+    return swept
+
+
+def other_levels(variant: Variant) -> dict[str, Any]:
+    return {key: value for key, value in variant.levels.items() if key != "lr"}
 
 
 def confirmed(outcomes: Sequence[Outcome], variant: str, size: str) -> Scores:
     """The scores of an arm by seed."""
-    runs = [o for o in outcomes if (o.variant, o.size, o.stage) == (variant, size, "confirm")]
-    return {o.seed: o.score if o.status == "done" else None for o in runs}
+    return {o.seed: o.score if o.status == "done" else None for o in outcomes_of(outcomes, variant, size)}
 
 
 def means(scores: Mapping[float, Scores]) -> dict[float, float | None]:

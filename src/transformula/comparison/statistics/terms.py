@@ -8,20 +8,32 @@ from dataclasses import dataclass
 from ..records import Arm
 from .paired import Estimate
 from .pairs import Pairs
-from .power import Noise
+from .power import LEVEL, Noise
+from .sequential import level_at
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked, and by which rules: the arguments of `judge`."""
+    """What is asked, and by which rules.
+
+    unit           of the score, in words; lower: less of it is better
+    effect         the smallest difference that matters, in that unit
+    lr             "tune": for each variant; "shared", or a number: the same for all
+    until_decided  the number of pairs is that of a look: levels are those of the looks
+    noise          of a paired difference, measured before: by it an arm stops after one seed
+    """
 
     base: str
-    unit: str
-    lower: bool
-    effect: float | None
-    lr: str
-    until_decided: bool
-    noise: Noise | None
+    unit: str = ""
+    lower: bool = True
+    effect: float | None = None
+    lr: str = "tune"
+    until_decided: bool = False
+    noise: Noise | None = None
+
+    def level_at(self, pairs: int) -> float:
+        """The level of a test of so many pairs."""
+        return level_at(pairs) if self.until_decided else LEVEL
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,7 @@ class Case:
     number of variants at this size; `arms`: the base's and the variant's; `at_edge`: those of the two whose best rate
     is the first or the last of its grid."""
 
+    terms: Terms
     variant: str
     size: str
     pairs: Pairs
@@ -44,21 +57,23 @@ class Case:
     sizes: int = 1
 
     @property
-    def rates(self) -> bool:
+    def rates_differ(self) -> bool:
         """Whether the two differ in the learning rates that they state."""
         stated = {arm.config.get("lr") for arm in self.arms}
         return len(stated) > 1 and None not in stated
 
-    def tuned(self, terms: Terms) -> bool:
+    @property
+    def tuned(self) -> bool:
         """Whether the rate of both was looked for."""
-        return terms.lr == "tune" and not any("lr" in arm.config for arm in self.arms)
+        return self.terms.lr == "tune" and not any("lr" in arm.config for arm in self.arms)
 
     @property
     def excludes_zero(self) -> bool:
         interval = self.estimate.interval if self.estimate else None
         return interval is not None and not interval[0] <= 0 <= interval[1]
 
-    def gain(self, terms: Terms) -> float:
+    @property
+    def gain(self) -> float:
         """The mean difference, positive where the variant is better."""
         mean = (self.estimate.mean if self.estimate else None) or 0.0
-        return -mean if terms.lower else mean
+        return -mean if self.terms.lower else mean

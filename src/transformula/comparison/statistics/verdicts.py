@@ -20,52 +20,25 @@ from dataclasses import replace
 from ..records import Arm, Outcome, Verdict, Word
 from .claims import may_claim, may_not_claim
 from .noise import noise_of_pairs
-from .paired import (
-    Estimate,
-    bootstrap_interval,
-    equivalence_p,
-    holm,
-    paired_test,
-    sign_flip,
-    unpaired_test,
-)
+from .paired import Estimate, bootstrap_interval, equivalence_p, holm, paired_test, sign_flip, unpaired_test
 from .pairs import Pairs, pair
-from .power import LEVEL, Noise, detectable, needed_pairs
+from .power import LEVEL, detectable, needed_pairs
 from .rates import rate_curve
 from .scale import as_run, speedups
-from .sequential import is_hopeless, level_at, over_all_looks, stopped_early
+from .sequential import is_hopeless, over_all_looks, stopped_early
 from .terms import Case, Terms
 from .wording import sentence_of
 
 AFFORDABLE = 4  # times as many pairs: what is not found by them is called no difference, where no effect is stated
 
 
-def judge(
-    outcomes: Sequence[Outcome],
-    arms: Sequence[Arm],
-    *,
-    base: str,
-    unit: str = "",
-    lower: bool = True,
-    effect: float | None = None,
-    lr: str = "tune",
-    until_decided: bool = False,
-    noise: Noise | None = None,
-) -> list[Verdict]:
-    """The verdicts on all variants but the base, by size as the arms go.
-
-    unit           of the score, in words; lower: less of it is better
-    effect         the smallest difference that matters, in that unit
-    lr             "tune": for each variant; "shared", or a number: the same for all
-    until_decided  the number of pairs is that of a look: levels are those of the looks
-    noise          of a paired difference, measured before: by it an arm stops after one seed
-
-    Raises MissingExtra without scipy and statsmodels.
-    """
+def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> list[Verdict]:
+    """The verdicts on all variants but the base, by size as the arms go. Raises MissingExtra without scipy and
+    statsmodels."""
     arms = [as_run(arm, outcomes) for arm in arms]
-    terms = Terms(base, unit, lower, effect, lr, until_decided, noise)
+    base, lower = terms.base, terms.lower
     sizes = list(dict.fromkeys(arm.size for arm in arms))
-    verdicts = []
+    verdicts, known = [], {arm.arm_key: arm for arm in arms}
     for size in sizes:
         names = [arm.variant for arm in arms if arm.size == size and arm.variant != base]
         cases = [case_of(outcomes, name, size, terms, len(names)) for name in names]
@@ -75,15 +48,11 @@ def judge(
             equivalence = None if case.equivalence is None else next(same)
             curves = {name: rate_curve(outcomes, name, size, lower) for name in (base, case.variant)}
             at_edge = tuple(name for name, curve in curves.items() if curve and curve.at_edge)
-            known = replace(case, p=p_holm, equivalence=equivalence, at_edge=at_edge, sizes=len(sizes))
-            verdicts.append(verdict_of(replace(known, arms=beside(arms, case, base)), terms))
+            both = tuple(known[name, size] for name in (base, case.variant) if (name, size) in known)
+            case = replace(case, p=p_holm, equivalence=equivalence, at_edge=at_edge, sizes=len(sizes), arms=both)
+            verdicts.append(verdict_of(case))
     faster = {name: speedups(outcomes, arms, name, base, lower) for name in {v.variant for v in verdicts}}
     return [replace(v, speedup={} if v.word == "unstable" else faster[v.variant].get(v.size, {})) for v in verdicts]
-
-
-def beside(arms: Sequence[Arm], case: Case, base: str) -> tuple[Arm, ...]:
-    """The base's arm and the variant's."""
-    return tuple(arm for name in (base, case.variant) for arm in arms if (arm.variant, arm.size) == (name, case.size))
 
 
 def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, family: int) -> Case:
@@ -97,8 +66,9 @@ def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, 
     if looks:
         p = over_all_looks(p, len(values))
         same = None if same is None else over_all_looks(same, len(values))
-    level = level_at(len(values)) if terms.until_decided else LEVEL
+    level = terms.level_at(len(values))
     return Case(
+        terms,
         variant,
         size,
         pairs,
@@ -114,7 +84,7 @@ def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, 
 def estimate_of(pairs: Pairs, terms: Terms) -> Estimate | None:
     """The mean difference by the best test that the runs allow: paired, unpaired, or by counts of divergence."""
     values = [value for _, value in pairs.differences]
-    level = level_at(len(values)) if terms.until_decided else LEVEL
+    level = terms.level_at(len(values))
     lost, runs = pairs.count(of_base=True)
     if runs and 2 * lost >= runs and pairs.share() < pairs.share(of_base=True):
         return Estimate(None, None, pairs.same_share_p(), None, 0, "diverged")
@@ -127,15 +97,15 @@ def estimate_of(pairs: Pairs, terms: Terms) -> Estimate | None:
     return None
 
 
-def word_of(case: Case, terms: Terms) -> Word:
+def word_of(case: Case) -> Word:
     """The verdict in one word, as the top of this file says."""
-    estimate, pairs = case.estimate, case.pairs
+    estimate, pairs, terms = case.estimate, case.pairs, case.terms
     if pairs.share() > pairs.share(of_base=True):
         return "unstable"
     if estimate is None:
         return "inconclusive"
     if case.p < LEVEL and (estimate.kind == "diverged" or case.excludes_zero):
-        return "better" if estimate.kind == "diverged" or case.gain(terms) > 0 else "worse"
+        return "better" if estimate.kind == "diverged" or case.gain > 0 else "worse"
     if case.equivalence is not None and case.equivalence < LEVEL:
         return "equivalent"
     if estimate.kind != "paired":
@@ -148,9 +118,9 @@ def word_of(case: Case, terms: Terms) -> Word:
     return "no difference found" if shown and not case.excludes_zero else "inconclusive"
 
 
-def needed_for(case: Case, terms: Terms) -> int | None:
+def needed_for(case: Case) -> int | None:
     """Pairs that would decide it: that find the effect, or where none is stated the difference that was seen."""
-    estimate = case.estimate
+    estimate, terms = case.estimate, case.terms
     sd = estimate.sd if estimate and estimate.sd else terms.noise.difference if terms.noise else None
     mean = abs(estimate.mean) if estimate and estimate.mean else None
     target = mean if case.excludes_zero else terms.effect or mean
@@ -160,8 +130,8 @@ def needed_for(case: Case, terms: Terms) -> int | None:
     return None if needed is None else max(needed, len(case.pairs.seeds) + 1)
 
 
-def verdict_of(case: Case, terms: Terms) -> Verdict:
-    word = word_of(case, terms)
+def verdict_of(case: Case) -> Verdict:
+    word, terms = word_of(case), case.terms
     values = [value for _, value in case.pairs.differences]
     estimate = case.estimate or Estimate(None, None, 1.0, None, 0)
     verdict = Verdict(
@@ -172,7 +142,7 @@ def verdict_of(case: Case, terms: Terms) -> Verdict:
         "",
         differences=case.pairs.differences,
         mean=estimate.mean,
-        gain=None if estimate.mean is None else case.gain(terms),
+        gain=None if estimate.mean is None else case.gain,
         interval=estimate.interval,
         p=estimate.p if case.estimate else None,
         p_holm=case.p if case.estimate else None,
@@ -183,8 +153,12 @@ def verdict_of(case: Case, terms: Terms) -> Verdict:
         noise=case.noise,
         diverged=case.pairs.count(),
         base_diverged=case.pairs.count(of_base=True),
-        needed=needed_for(case, terms) if word == "inconclusive" else None,
+        needed=needed_for(case) if word == "inconclusive" else None,
         detectable=case.detectable,
     )
-    verdict = replace(verdict, sentence=sentence_of(verdict, case, terms))
-    return replace(verdict, may=may_claim(verdict, case, terms), may_not=may_not_claim(verdict, case, terms))
+    return replace(
+        verdict,
+        sentence=sentence_of(verdict, case),
+        may=may_claim(verdict, case),
+        may_not=may_not_claim(verdict, case),
+    )

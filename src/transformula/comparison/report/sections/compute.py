@@ -9,7 +9,7 @@ from typing import Any
 from ...numbers import fixed
 from ...records import Results
 from ..document import Picture, ReportSection, section
-from ..drawing import GRID, key_below, looks_of, panels
+from ..drawing import looks_of, panels, ticks_at
 from ..numbers import amount, digits_of
 
 CAPTION = "The mean over seeds at each size; the bar goes from the lowest to the highest seed."
@@ -41,7 +41,6 @@ def points(results: Results, name: str) -> list[tuple[float, float, float, float
 def draw(results: Results) -> Any:
     looks = looks_of(results)
     with panels([f"{results.score_in_words} ({results.direction})"]) as (figure, (axes,)):
-        axes.grid(axis="y", **GRID)
         for n, (name, look) in enumerate(looks.items()):
             rows = points(results, name)
             if not rows:
@@ -54,10 +53,6 @@ def draw(results: Results) -> Any:
             ]
             bar = {"elinewidth": 1, "capsize": 2.5, "linewidth": 1.5, "markersize": 5}
             axes.errorbar(apart, scores, bars, marker=look.marker, label=name, **look.line, **bar)
-        axes.set_xscale("log")
-        axes.minorticks_off()
         ticks = [row[0] for row in max((points(results, name) for name in looks), key=len)]
-        axes.set_xticks(ticks, [amount(flops) for flops in ticks])
-        axes.set_xlabel("FLOPs a run")
-        key_below(figure, axes)
+        ticks_at(axes, ticks, [amount(flops) for flops in ticks], "FLOPs a run")
     return figure

@@ -11,7 +11,7 @@ from ....runs.figure import smoothed
 from ...numbers import evenly_chosen
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, Look, Range, draw_band, in_thousands, key_below, looks_of, over_seeds, panels
+from ..drawing import Look, Range, draw_band, in_thousands, looks_of, over_seeds, panels
 
 Line = list[tuple[float, float]]  # (place on the axis, value)
 Point = tuple[int, int, float, float]  # (step, tokens, seconds, value)
@@ -66,7 +66,6 @@ def draw(results: Results, axis: str, size: str) -> Any:
         titles += ["minus base", *(["loss in training"] if any(o.curve for rs in runs.values() for o in rs) else [])]
     with panels(titles, shared=False) as (figure, row):
         for axes in row:
-            axes.grid(axis="y", **GRID)
             axes.set_xlabel(axis + results.at_size(size))
             in_thousands(axes.xaxis)
         for name, look in looks.items():
@@ -79,7 +78,6 @@ def draw(results: Results, axis: str, size: str) -> Any:
                 draw_arm(row[2], [(o, smooth(placed(o.curve, axis, flops))) for o in runs[name]], look, name, False)
         for axes in row:
             zoom(axes)
-        key_below(figure, row[0])
     return figure
 
 

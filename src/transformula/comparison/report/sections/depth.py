@@ -10,7 +10,7 @@ from ....figure import plain_log
 from ....runs.log import is_number
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, Look, Range, draw_band, key_below, looks_of, over_seeds, panels
+from ..drawing import Look, Range, draw_band, looks_of, over_seeds, panels, whole_steps
 
 QUANTITIES = {
     "streams": "RMS of the residual stream",
@@ -75,14 +75,11 @@ def draw(results: Results, quantity: str, size: str) -> Any:
     titles = [f"{when}, step {step:,}" for when, step in zip(("start", "middle", "end"), steps, strict=True)]
     with panels(titles) as (figure, row):
         for n, axes in enumerate(row):
-            axes.grid(axis="y", **GRID)
             plain_log(axes)
-            axes.set_xlabel("depth" + results.at_size(size))
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            whole_steps(axes, "depth" + results.at_size(size))
             for name, look in looks.items():
                 draw_profile(axes, over_seeds([run[n][1] for run in runs[name]]), look, name)
         row[0].set_ylabel(QUANTITIES[quantity])
-        key_below(figure, row[0])
     return figure
 
 

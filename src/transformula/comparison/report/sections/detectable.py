@@ -10,7 +10,7 @@ from ...numbers import fixed
 from ...records import Results, Verdict
 from ...statistics.power import detectable
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, key_below, looks_of, panels
+from ..drawing import looks_of, panels, whole_steps
 from ..numbers import digits_of
 
 CAPTION = (
@@ -45,7 +45,6 @@ def draw(results: Results, size: str) -> Any:
     looks, verdicts = looks_of(results), noisy(results, size)
     most = max(20, 2 * max(len(verdict.differences) for verdict in verdicts))
     with panels([f"detectable difference, {results.unit_of_differences}"]) as (figure, (axes,)):
-        axes.grid(axis="y", **GRID)
         for verdict in verdicts:
             look = looks[verdict.variant]
             curve = [(k, detectable(verdict.noise["seeds"], k, len(verdicts))) for k in range(3, most + 1)]
@@ -55,7 +54,5 @@ def draw(results: Results, size: str) -> Any:
         for effect in {verdict.effect for verdict in verdicts if verdict.effect}:
             axes.axhline(effect, color=MUTED, linewidth=1, label="stated effect")
         axes.set_ylim(0, None)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel(f"paired seeds{results.at_size(size)}")
-        key_below(figure, axes)
+        whole_steps(axes, f"paired seeds{results.at_size(size)}")
     return figure

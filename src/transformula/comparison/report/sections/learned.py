@@ -9,7 +9,7 @@ from typing import Any
 from ....figure import DASHES, MUTED, SERIES
 from ...records import Results
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import GRID, MARKERS, Look, draw_band, key_below, over_seeds, panels
+from ..drawing import MARKERS, Look, draw_band, over_seeds, panels, whole_steps
 
 MOST = 8  # coefficients in a picture
 Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer, of each seed
@@ -61,12 +61,9 @@ def picture(results: Results, name: str, size: str, lists: Learned, number: int)
 
 def draw(lists: Learned, title: str) -> Any:
     with panels([title]) as (figure, (axes,)):
-        axes.grid(axis="y", **GRID)
         axes.axhline(0, color=MUTED, linewidth=0.8)
         for n, (key, runs) in enumerate(lists.items()):
             points = over_seeds([dict(enumerate(run, 1)) for run in runs])
             draw_band(axes, points, Look(SERIES[n], DASHES[n], MARKERS[n]), key, marker=MARKERS[n], markersize=3.5)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("layer")
-        key_below(figure, axes)
+        whole_steps(axes, "layer")
     return figure

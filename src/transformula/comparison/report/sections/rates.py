@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from statistics import mean
 from typing import Any
@@ -11,9 +12,9 @@ from ....figure import INK
 from ...numbers import fixed
 from ...records import Outcome, Results
 from ...statistics.sweep import RateSweep, sweeps
-from ...vary import beside, factor_of
+from ...vary import factor_of, multiplied
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import GRID, key_below, looks_of, panels
+from ..drawing import looks_of, panels, ticks_at
 from ..numbers import digits_of, rate_in_words
 
 TESTED = (
@@ -59,7 +60,7 @@ def in_words(results: Results, sweep: RateSweep) -> str:
     text += f" {fixed(scores[best], digits)} {results.unit_of_differences}. "
     if sweep.curve.at_edge:
         low = best == min(scores)
-        further = beside(sweep.levels[best], 0.5 if low else 2.0)
+        further = multiplied(sweep.typed(best), 0.5 if low else 2.0)
         text += f"It is the {'lowest' if low else 'highest'} that was run: a {'lower' if low else 'higher'} one may be"
         text += f" better, so run lr={further}, too."
     else:
@@ -70,26 +71,26 @@ def in_words(results: Results, sweep: RateSweep) -> str:
 
 def named(sweep: RateSweep, rate: float) -> str:
     """'0.0112 (auto)'; a rate that was typed as such stands alone."""
-    typed = sweep.levels[rate]
+    typed = sweep.typed(rate)
     return rate_in_words(rate) + (f" ({typed})" if factor_of(typed) is not None else "")
 
 
 def draw_sweep(results: Results, sweep: RateSweep) -> Any:
     title = f"{results.score_in_words} ({results.direction}){results.at_size(sweep.size)}"
     with panels([title]) as (figure, (axes,)):
-        axes.grid(axis="y", **GRID)
-        axes.set_xscale("log", base=2)
         line = [(rate, score) for rate, score in sweep.curve.scores if score is not None]
         axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.5)
-        for rate, name in sweep.names.items():
-            own = list(results.scores_of(name, sweep.size).values())
+        for rate, variant in sweep.variants.items():
+            own = list(results.scores_of(variant.name, sweep.size).values())
             axes.plot([rate] * len(own), own, "o", color=INK, markersize=3.5, alpha=0.7)
         best = sweep.curve.best
         axes.plot([best], [dict(line)[best]], "o", markersize=10, markerfacecolor="none", color=INK)
-        axes.set_xticks(sorted(sweep.names), [rate_in_words(rate) for rate in sorted(sweep.names)], minor=False)
-        axes.minorticks_off()
-        axes.set_xlabel("learning rate")
+        rate_axis(axes, sorted(sweep.variants))
     return figure
+
+
+def rate_axis(axes: Any, rates: Sequence[float]) -> None:
+    ticks_at(axes, rates, [rate_in_words(rate) for rate in rates], "learning rate", base=2)
 
 
 def tuned(results: Results, name: str, size: str) -> list[Outcome]:
@@ -106,8 +107,6 @@ def draw(results: Results, size: str) -> Any:
     looks, worst = looks_of(results), 0.0 if results.lower else 1.0
     title = f"{results.score_in_words} ({results.direction}){results.at_size(size)}"
     with panels([title]) as (figure, (axes,)):
-        axes.grid(axis="y", **GRID)
-        axes.set_xscale("log", base=2)
         grid = sorted({o.lr for name in looks for o in tuned(results, name, size)})
         for n, (name, look) in enumerate(looks.items()):
             runs = tuned(results, name, size)
@@ -123,8 +122,5 @@ def draw(results: Results, size: str) -> Any:
             lost = sorted({o.lr for o in runs if o.status != "done"})
             height = [abs(1 - worst - 0.04 * n)] * len(lost)
             axes.plot(lost, height, "x", color=look.color, markersize=6, transform=axes.get_xaxis_transform())
-        axes.set_xticks(grid, [rate_in_words(lr) for lr in grid], minor=False)
-        axes.minorticks_off()
-        axes.set_xlabel("learning rate")
-        key_below(figure, axes)
+        rate_axis(axes, grid)
     return figure

@@ -12,7 +12,7 @@ from ...numbers import NOTHING, between, fixed
 from ...records import Results
 from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels, shortened_name
+from ..drawing import Range, draw_band, looks_of, over_seeds, panels, shortened_name, whole_steps
 
 QUANTITIES = {
     "similarity": "cosine between tokens",
@@ -121,7 +121,7 @@ def draw_silenced(results: Results, size: str) -> Any:
     roles = list(dict.fromkeys(role for runs in by_name.values() for role in runs))[:PANELS]
     with panels(roles) as (figure, row):
         for axes, role in zip(row, roles, strict=True):
-            prepare(axes, "layer" + results.at_size(size))
+            whole_steps(axes, "layer" + results.at_size(size))
             axes.axhline(0, color=MUTED, linewidth=0.8)
             axes.set_yscale("symlog", linthresh=0.01)
             axes.yaxis.set_major_formatter("{x:g}")
@@ -129,25 +129,17 @@ def draw_silenced(results: Results, size: str) -> Any:
                 points = over_seeds(by_name[name].get(role, {}).values())
                 draw_band(axes, points, look, name, marker=look.marker, markersize=3)
         row[0].set_ylabel("change of the loss where\nthe sublayer yields 0, nats", fontsize=8)
-        key_below(figure, row[0])
     return figure
 
 
 def draw_alike(results: Results, size: str) -> Any:
     with panels([*QUANTITIES.values()], shared=False) as (figure, row):
         for axes, quantity in zip(row, QUANTITIES, strict=True):
-            prepare(axes, "depth" + results.at_size(size))
+            whole_steps(axes, "depth" + results.at_size(size))
             if quantity == "updates":
                 plain_log(axes)
             for name, look in looks_of(results).items():
                 points = quantity_of(results, name, size, quantity)
                 draw_band(axes, points, look, name, marker=look.marker, markersize=3)
         row[0].set_ylim(None, 1.02)
-        key_below(figure, row[0])
     return figure
-
-
-def prepare(axes: Any, across: str) -> None:
-    axes.grid(axis="y", **GRID)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel(across)
