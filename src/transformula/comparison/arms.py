@@ -16,6 +16,7 @@ from ..training.settings import LIMITS
 from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
 from .jobs import settled
 from .matching import matched_parameters, matched_steps
+from .plan import rounded
 from .records import Arm, Variant
 from .settings import ComparisonSettings
 from .sizes import SHAPES, Shape, next_shape, scaled, shape_of
@@ -64,13 +65,9 @@ class Request:
         stated = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
         wanted = dict(self.shape.numbers)
         if self.task == TASK:
-            wanted["context"] = context_for(self.shape.width)
+            width = self.shape.width
+            wanted["context"] = next((few for most, few in CONTEXTS.items() if width <= most), LONGEST_CONTEXT)
         return {key: value for key, value in wanted.items() if key not in stated}
-
-
-def context_for(width: int) -> int:
-    """Tokens of a window of a language model of this width that states none."""
-    return next((context for most, context in CONTEXTS.items() if width <= most), LONGEST_CONTEXT)
 
 
 def steps_of(stated: Mapping[str, Any], prepared: Prepared) -> int | None:
@@ -123,7 +120,7 @@ def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[A
         prepared = prepare(config)
         factor = factor_of(variant.levels.get("lr"))
         if factor is not None:
-            config = {**config, "lr": float(f"{factor * (settings.rate or default_rate(prepared)):.6g}")}
+            config = {**config, "lr": rounded(factor * (settings.rate or default_rate(prepared)))}
         middle = float(config["lr"]) if "lr" in config else settings.rate or middle_rate(prepared, arms)
         costs = costs_of(prepared, TRIAL, step_seconds(prepared))
         arms.append(Arm(variant.name, size, config, costs, middle, adjusted))

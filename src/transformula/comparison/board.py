@@ -13,7 +13,7 @@ from ..training.progress import Progress
 from .records import Arm, Job, Key, Outcome
 from .store import Store
 
-TAIL = 65536  # bytes at the end of a log that are read
+TAIL_BYTES = 65536  # at the end of a log, which are read
 
 
 class Board:
@@ -52,9 +52,9 @@ class Board:
         job = self.waiting.pop(outcome.key)
         self.done += 1
         self.seconds.setdefault(job.arm_key, []).append(outcome.seconds)
-        said = outcome.status if outcome.score is None else f"{outcome.score:.4f}"
-        took = f"{said} in {duration(outcome.seconds)}"
-        self.say(f"{self.done}/{self.total}  {name_of(job)}: {took}; {self.left}")
+        result = outcome.status if outcome.score is None else f"{outcome.score:.4f}"
+        text = f"{name_of(job)}: {result} in {duration(outcome.seconds)}; {self.left}"
+        self.say(f"{self.done}/{self.total}  {text}")
 
     def look(self) -> None:
         """Show those that run now, as their logs say."""
@@ -83,13 +83,8 @@ class Board:
         seconds = usual * (self.total - self.done - len(self.waiting))
         for job in self.waiting.values():
             planned, _ = self.planned.get(job.arm_key, (None, 0))
-            seconds += self.mean(job) or planned or usual
+            seconds += fmean(self.seconds[job.arm_key]) if job.arm_key in self.seconds else planned or usual
         return f"about {duration(seconds / self.at_once)} left" if seconds else "the last one"
-
-    def mean(self, job: Job) -> float | None:
-        """Mean seconds of the runs of a job's arm that have ended."""
-        took = self.seconds.get(job.arm_key)
-        return fmean(took) if took else None
 
 
 def name_of(job: Job) -> str:
@@ -101,7 +96,7 @@ def name_of(job: Job) -> str:
 def last_step(log: Path) -> int:
     """The step of the last whole line of a log; 0 for none."""
     with open(log, "rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL))
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         lines = file.read().decode("utf-8", "replace").splitlines()
     for line in reversed(lines):
         try:

@@ -15,7 +15,6 @@ from ..training.machine import pick_device
 from .costs import evaluation_steps, prepare, with_steps
 from .plan import ComparisonPlan
 from .records import Arm
-from .sizes import scaled_steps
 
 START = 1.5  # seconds of a run before its first step and after its last
 ON_THE_WAY = 0.1  # what evaluations on the way cost, of the training
@@ -70,8 +69,8 @@ def lengths_of_sizes(steps: int, plan: ComparisonPlan) -> list[int]:
     """Steps of the base at each size: each costs `size_ratio` times the FLOPs of the one before."""
     lengths = [steps]
     for small, large in pairwise(plan.base_arms):
-        per_step = [arm.costs.flops / arm.costs.steps for arm in (small, large)]
-        lengths.append(scaled_steps(lengths[-1], plan.settings.size_ratio, *per_step))
+        per_step, larger = (arm.costs.flops / arm.costs.steps for arm in (small, large))
+        lengths.append(max(1, round(lengths[-1] * plan.settings.size_ratio * per_step / larger)))
     return lengths
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ..structured import Malformed, load_json
 from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
-from .engine import Engine, engines, outcomes_of
+from .engine import engines, outcomes_of
 from .plan import ComparisonPlan
 from .planning import FOLDER, make_plan
 from .records import Arm, GateResult, Job, Outcome, Results, Verdict
@@ -29,14 +30,14 @@ from .report.page import notebook_html_of
 from .report.terminal import text_of
 from .settings import LOOKS, ComparisonSettings
 from .statistics.findings import further_findings
-from .statistics.power import PURPOSE, Noise, noise_of_tuning
+from .statistics.power import PURPOSE, noise_of_tuning
 from .statistics.sequential import undecided
 from .statistics.terms import Terms
 from .statistics.verdicts import judge
 from .stopped import stopped_variants, with_stopped, without
 from .store import Store
 from .study import Study, read_study
-from .tuning import Tuned, tune
+from .tuning import RunJobs, Tuned, tune
 
 GATES = "gates.json"
 UNDECIDED = 3  # exit status
@@ -192,7 +193,8 @@ def comparison(
         board = Board(shown, store, running.arms, at_once, sum(map(running.runs, running.arms)))
         try:
             with engines.get(settings.engine)(store, at_once) as engine:
-                results = with_stopped(Stages(running, engine, board).results(gates), plan, stopped)
+                run = partial(outcomes_of, engine=engine, board=board)
+                results = with_stopped(results_of(running, gates, run), plan, stopped)
         except Interrupted as error:
             kept = f"{board.done} of {board.total} runs are kept, and those under way go on"
             raise type(error)(f"{folder}: interrupted; {kept} with the same call") from None
@@ -222,88 +224,54 @@ def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateRe
     return gates
 
 
-class Stages:
-    """The runs of a plan, stage after stage, and what they show."""
+def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) -> Results:
+    """Tune, confirm, judge."""
+    tuned = tune(plan, run)
+    outcomes, verdicts = confirmed(plan, tuned, run)
+    names = {variant.name for variant in plan.variants}
+    forced = [
+        f"{gate.variant} ({gate.size}) fails {gate.name}: {gate.text}; it was run all the same"
+        for gate in gates
+        if gate.passed is False and gate.variant in names
+    ]
+    failed = [f"{o.variant} ({o.size}), seed {o.seed}: failed: {o.reason}" for o in outcomes if o.status == "failed"]
+    findings = further_findings(plan.variants, plan.arms, outcomes, plan.base, plan.unit, plan.lower)
+    return Results(
+        name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
+        lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
+        verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
+        notes=[*findings, *plan.notes, *tuned.notes, *forced, *failed],
+    )  # fmt: skip
 
-    def __init__(self, plan: ComparisonPlan, engine: Engine, board: Board) -> None:
-        self.plan, self.engine, self.board = plan, engine, board
-        self.outcomes: list[Outcome] = []
-        self.notes: list[str] = []
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        return outcomes_of(jobs, self.engine, self.board)
+def confirmed(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outcome], list[Verdict]]:
+    """All outcomes, and the verdicts on them, once the paired seeds are run; with `until decided`, look by look, and no
+    further than it takes."""
+    settings = plan.settings
+    noises = [noise_of_tuning(tuned.outcomes, plan.base, size, plan.lower) for size in plan.sizes]
+    # by the largest noise of all sizes an arm may stop after one seed
+    noise = max(filter(None, noises), key=lambda each: each.difference, default=None)
+    decided = settings.until == "decided"
+    terms = Terms(plan.base, plan.unit, plan.lower, settings.effect, settings.lr, decided, noise)
+    outcomes, verdicts = list(tuned.outcomes), list[Verdict]()
+    most, before = len(plan.seeds), 0
+    going = {arm.arm_key for arm in plan.arms}
+    for count in [1, *(look for look in LOOKS if look < most), most] if decided else [most]:
+        arms = [arm for arm in plan.arms if arm.arm_key in going]
+        outcomes += run([job for arm in arms for job in confirming(plan, arm, tuned, plan.seeds[before:count])])
+        verdicts, before = judge(outcomes, plan.arms, terms), count
+        left = undecided(verdicts) if count > 1 else {v.arm_key for v in verdicts if v.word != "worse"}
+        going &= left | {(plan.base, size) for _, size in left}
+        if not going:
+            break
+    return outcomes, verdicts
 
-    def results(self, gates: Sequence[GateResult]) -> Results:
-        """Tune, confirm, judge."""
-        plan = self.plan
-        tuned = tune(plan, self.run)
-        self.outcomes = list(tuned.outcomes)
-        noise = self.noise()
-        verdicts = self.confirm(tuned, noise)
-        names = {variant.name for variant in plan.variants}
-        forced = [
-            f"{each.variant} ({each.size}) fails {each.name}: {each.text}; it was run all the same"
-            for each in gates
-            if each.passed is False and each.variant in names
-        ]
-        failed = [
-            f"{o.variant} ({o.size}), seed {o.seed}: failed: {o.reason}" for o in self.outcomes if o.status == "failed"
-        ]
-        found = further_findings(plan.variants, plan.arms, self.outcomes, plan.base, plan.unit, plan.lower)
-        return Results(
-            name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
-            lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates),
-            outcomes=self.outcomes, verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity,
-            environment=environment_of(plan),
-            notes=[*found, *plan.notes, *tuned.notes, *self.notes, *forced, *failed],
-        )  # fmt: skip
 
-    def noise(self) -> Noise | None:
-        """The largest noise of tuning over the sizes: by it an arm may stop after one seed."""
-        plan = self.plan
-        found = [noise_of_tuning(self.outcomes, plan.base, size, plan.lower) for size in plan.sizes]
-        return max((each for each in found if each is not None), key=lambda each: each.difference, default=None)
-
-    def confirm(self, tuned: Tuned, noise: Noise | None) -> list[Verdict]:
-        """Run the paired seeds and judge them; with `until decided`, look by look, and no further than it takes."""
-        plan, looks = self.plan, self.looks()
-        going = {arm.arm_key for arm in plan.arms}
-        tuning, before = list(self.outcomes), 0
-        confirmed: list[Outcome] = []
-        verdicts: list[Verdict] = []
-        for count in looks:
-            seeds = plan.seeds[before:count]
-            wanted = [arm for arm in plan.arms if arm.arm_key in going]
-            confirmed += self.run([job for arm in wanted for job in self.confirming(arm, tuned, seeds)])
-            self.outcomes, before = [*tuning, *confirmed], count
-            verdicts = self.judged(noise)
-            left = undecided(verdicts) if count > 1 else {v.arm_key for v in verdicts if v.word != "worse"}
-            going &= left | {(plan.base, size) for _, size in left}
-            if not going:
-                break
-        return verdicts
-
-    def confirming(self, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
-        """Runs of an arm with some of the paired seeds, whose models are inspected; that of the first one writes
-        samples."""
-        jobs = self.plan.jobs("confirm", arm, [tuned.rates[arm.arm_key]], seeds)
-        first, settings = self.plan.seeds[0], self.plan.settings
-        samples = {first: settings.samples}
-        return [replace(job, samples=samples.get(job.seed, 0), inspect_rows=settings.inspect_rows) for job in jobs]
-
-    def looks(self) -> list[int]:
-        """Numbers of seeds after which the runs are judged: all of them, or one look after the other."""
-        most = len(self.plan.seeds)
-        if self.plan.settings.until != "decided":
-            return [most]
-        return [1, *(look for look in LOOKS if look < most), most]
-
-    def judged(self, noise: Noise | None) -> list[Verdict]:
-        plan, settings = self.plan, self.plan.settings
-        terms = Terms(
-            plan.base, plan.unit, plan.lower, settings.effect, settings.lr, settings.until == "decided", noise
-        )
-        return judge(self.outcomes, plan.arms, terms)
+def confirming(plan: ComparisonPlan, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
+    """Runs of an arm with some of the paired seeds. All models are inspected; that of the first seed writes samples."""
+    samples, rows = {plan.seeds[0]: plan.settings.samples}, plan.settings.inspect_rows
+    jobs = plan.jobs("confirm", arm, [tuned.rates[arm.arm_key]], seeds)
+    return [replace(job, samples=samples.get(job.seed, 0), inspect_rows=rows) for job in jobs]
 
 
 def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ def prepare(config: Config) -> Prepared:
 def forget() -> None:
     """Read data again from now on: its files may have changed."""
     _prepare.cache_clear()
-    _task_with.cache_clear()
+    _task.cache_clear()
 
 
 @lru_cache(maxsize=256)
@@ -81,8 +81,10 @@ def _prepare(said: str, _: str) -> Prepared:
         plan = plan_run(config, use).checked()
     finally:
         torch.set_num_threads(threads)
-    stated = plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
-    task = task_with(plan, stated)
+    stated, training = plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers), plan.training
+    more = {"inputs": list(plan.architecture.inputs), "batch": training.batch, "accumulate": training.accumulate}
+    said = json.dumps([plan.data.plain(), dict(stated), {**more, "seed": training.seed}])
+    task = _task(plan.kind, type(plan.data), said)
     numbers = of_data(task, plan.architecture)
     architecture = check_model(plan.architecture.text, numbers, use)
     plan.kind.check(architecture)
@@ -90,21 +92,11 @@ def _prepare(said: str, _: str) -> Prepared:
     return Prepared(plan, task, architecture, numbers)
 
 
-def task_with(plan: RunPlan, stated: Mapping[str, Any]) -> Task:
-    """The task of a run, with its data, which arms of the same data share."""
-    training, inputs = plan.training, tuple(plan.architecture.inputs)
-    data, numbers = json.dumps(plan.data.plain()), tuple(stated.items())
-    sizes = (training.batch, training.accumulate, training.seed)
-    return _task_with(plan.kind, type(plan.data), data, inputs, numbers, *sizes)
-
-
 @lru_cache(maxsize=8)
-def _task_with(
-    kind: type[Task], settings: type[Settings], data: str, inputs: tuple[str, ...], stated: tuple[tuple[str, Any], ...],
-    batch: int | None, accumulate: int, seed: int,
-) -> Task:  # fmt: skip
-    sizes: dict[str, Any] = {"batch": batch, "accumulate": accumulate, "seed": seed}
-    return kind.make(settings.read(json.loads(data)), dict(stated), inputs=list(inputs), **sizes)
+def _task(kind: type[Task], settings: type[Settings], said: str) -> Task:
+    """A task with its data, which arms of the same data share."""
+    data, stated, more = json.loads(said)
+    return kind.make(settings.read(data), stated, **more)
 
 
 def model_text(config: Config) -> ModelText:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -57,15 +57,15 @@ class Queue(Engine):
 
     def __init__(self, store: Store, at_once: int = 1) -> None:
         super().__init__(store, at_once)
-        self.running: dict[Any, tuple[Job, int]] = {}  # what `submit` returned -> the job, and which attempt it is
+        self.running: list[tuple[Job, Any, int]] = []  # the job, what `submit` returned, and which attempt it is
 
     @abstractmethod
     def submit(self, job: Job) -> Any:
         """Hand a job over."""
 
     @abstractmethod
-    def ended(self) -> Iterable[Any]:
-        """What has ended of that which runs, after a while of waiting."""
+    def ended(self, submitted: Sequence[Any]) -> Sequence[Any]:
+        """Those that have ended, after a while of waiting."""
 
     @abstractmethod
     def outcome_of(self, submitted: Any) -> Outcome | str:
@@ -76,9 +76,11 @@ class Queue(Engine):
         while ahead or self.running:
             while ahead and len(self.running) < self.at_once:
                 job, attempt = ahead.pop()
-                self.running[self.submit(job)] = job, attempt
-            for submitted in self.ended():
-                job, attempt = self.running.pop(submitted)
+                self.running.append((job, self.submit(job), attempt))
+            ended = self.ended([submitted for _, submitted, _ in self.running])
+            for row in [row for row in self.running if row[1] in ended]:
+                self.running.remove(row)
+                job, submitted, attempt = row
                 outcome = self.outcome_of(submitted)
                 if isinstance(outcome, Outcome):
                     yield outcome

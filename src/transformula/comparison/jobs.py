@@ -47,15 +47,10 @@ def jobs_of(arm: Arm, stage: Stage, rates: Sequence[float], seeds: Sequence[int]
     config = {key: value for key, value in settled(arm.config).items() if key not in OF_THE_RUN}
     known = identity_of(config)
     return [
-        Job(arm.variant, arm.size, stage, seed, rate, config, score, key_of(known, rate, seed))
+        Job(*arm.arm_key, stage, seed, rate, config, score, digest([known, f"{rate:.12g}", seed]))
         for rate in rates
         for seed in seeds
     ]
-
-
-def key_of(identity: str, lr: float, seed: int) -> str:
-    """The key of one run of a configuration."""
-    return digest([identity, f"{lr:.12g}", seed])
 
 
 def identity_of(config: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from .records import RunCosts
 from .settings import Matched
 from .sizes import shape_of
 
-NEAR, FAR = 0.01, 0.02  # as a share: parameters agree within the first; beyond the second a note says so
+AGREE, NOTED = 0.01, 0.02  # as a share: parameters agree within the first; beyond the second a note says so
 MAX_CHANGE = 0.5  # width and depth are changed by at most this share
 MAX_CHANGE_ALONE = 0.9  # and the width of a variant whose depth is given by this one: it alone makes up for the depth
 
@@ -54,14 +54,14 @@ def matched_parameters(config: Config, base: int, varied: Collection[str] = ()) 
     changed, in words, "" for nothing. `varied`: the numbers that the comparison varies, which keep their values."""
     prepared = prepare(config)
     own = summary(prepared.architecture).totals.parameters
-    if abs(own / base - 1) <= NEAR:
+    if abs(own / base - 1) <= AGREE:
         return dict(config), ""
     changes, count = nearest_size(prepared, base, varied)
     if not changes:
         return dict(config), f"nothing near was found: {difference_in_words(own / base - 1, 'parameters')}"
     numbers = prepared.architecture.numbers
     change = ", ".join(f"{key} {int(numbers[key])} to {value}" for key, value in changes.items())
-    short = "" if abs(count / base - 1) <= FAR else " (nothing nearer was found)"
+    short = "" if abs(count / base - 1) <= NOTED else " (nothing nearer was found)"
     return with_numbers(config, changes), f"{change}: {difference_in_words(count / base - 1, 'parameters')}{short}"
 
 
@@ -79,7 +79,7 @@ def nearest_size(prepared: Prepared, base: int, varied: Collection[str] = ()) ->
                 count = summary(prepared.resized(changes)).totals.parameters
             except (FormulaError, InputError):
                 continue  # a width or depth that the text cannot have
-            if abs(count / base - 1) <= NEAR:
+            if abs(count / base - 1) <= AGREE:
                 return changes, count
             if abs(count - base) < abs(best_count - base):
                 best, best_count = changes, count

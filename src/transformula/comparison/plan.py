@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ class ComparisonPlan(WithArms):
         if not self.tuned(arm):
             return [arm.lr]
         low = -(self.settings.lr_points - 1) // 2
-        return [float(f"{arm.lr * 2.0**power:.6g}") for power in range(low, low + self.settings.lr_points)]
+        return [rounded(arm.lr * 2.0**power) for power in range(low, low + self.settings.lr_points)]
 
     def jobs(
         self, stage: Stage, arm: Arm, rates: Sequence[float] | None = None, seeds: Sequence[int] | None = None
@@ -128,9 +128,7 @@ class ComparisonPlan(WithArms):
     @property
     def data(self) -> dict[str, Any]:
         """As plain data: what plan.json holds."""
-        about = {key: getattr(self, key) for key in KEYS}
-        parts = {"settings": self.settings.plain(), "variants": [*map(asdict, self.variants)]}
-        return plain({"hash": self.hash, **about, **parts, "arms": [*map(asdict, self.arms)]})  # type: ignore[no-any-return]
+        return plain({"hash": self.hash, **asdict(self), "settings": self.settings.plain()})  # type: ignore[no-any-return]
 
     def write(self, folder: Path) -> None:
         """Write plan.json, whole."""
@@ -141,10 +139,9 @@ class ComparisonPlan(WithArms):
         return plan_text(self)
 
 
-KEYS = (
-    "name", "given", "score", "unit", "lower", "seeds", "tuning_seeds", "detectable", "noise", "noise_source",
-    "at_once", "seconds", "notes", "use",
-)  # fmt: skip
+def rounded(rate: float) -> float:
+    """With six digits, so that equal rates are one."""
+    return float(f"{rate:.6g}")
 
 
 def digest(value: Any) -> str:
@@ -170,20 +167,20 @@ def read_plan(folder: Path) -> ComparisonPlan | None:
 
 def plan_of_data(data: Mapping[str, Any]) -> ComparisonPlan:
     """A plan as `ComparisonPlan.data` gives it."""
-    about = {key: data[key] for key in KEYS}
-    arms = [Arm(**{**arm, "costs": RunCosts(**arm["costs"])}) for arm in data["arms"]]
-    variants = [Variant(**variant) for variant in data["variants"]]
-    return ComparisonPlan(settings=ComparisonSettings.read(data["settings"]), arms=arms, variants=variants, **about)
+    records = {
+        "settings": ComparisonSettings.read(data["settings"]),
+        "arms": [Arm(**{**arm, "costs": RunCosts(**arm["costs"])}) for arm in data["arms"]],
+        "variants": [Variant(**variant) for variant in data["variants"]],
+    }
+    return ComparisonPlan(**{field.name: data[field.name] for field in fields(ComparisonPlan)} | records)
 
 
 def check_addition(kept: ComparisonPlan, plan: ComparisonPlan, folder: Path) -> None:
     """Raise InputError where a folder's plan is another one, rather than one to which variants or seeds are added."""
     before, now = kept.identity, plan.identity
     changed = [key for key in now if plain(before.get(key)) != plain(now[key])]
-    known = {variant.name: variant for variant in plan.variants}
-    missing = [
-        v.name for v in kept.variants if known.get(v.name) is None or plain(asdict(known[v.name])) != plain(asdict(v))
-    ]
+    known = {variant.name: plain(asdict(variant)) for variant in plan.variants}
+    missing = [variant.name for variant in kept.variants if known.get(variant.name) != plain(asdict(variant))]
     if missing:
         changed.append(f"variants ({', '.join(missing)})")
     if len(plan.seeds) < len(kept.seeds):

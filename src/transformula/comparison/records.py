@@ -144,6 +144,9 @@ class GateResult(OfArm):
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.name}, {self.title}: {self.text}"
+
 
 @dataclass(frozen=True)
 class Job(OfArm):

@@ -118,11 +118,9 @@ class ComparisonSettings(Settings):
         " are adjusted",
     )
     sizes: int | None = Field(
-        None,
-        ge=1,
-        le=6,
+        None, ge=1, le=6,
         description="sizes of model, of which the given one is the smallest (default: by the protocol)",
-    )
+    )  # fmt: skip
     size_ratio: float = Field(3.0, ge=1.5, le=30, description="FLOPs of a size over those of the next smaller one")
     budget: Annotated[str | None, Facts(basic=True)] = Field(
         None, description=f"time for the whole comparison, such as 20m or 2h; it sets the steps (default: {BUDGET})"

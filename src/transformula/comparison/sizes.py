@@ -105,8 +105,3 @@ def scaled(own: Shape, small: Shape, large: Shape) -> Shape:
     heads = max(1, round(own.heads * large.heads / small.heads))
     head = max(1, round(own.width / own.heads * (large.width / large.heads) / (small.width / small.heads)))
     return Shape(max(1, round(own.depth * large.depth / small.depth)), heads * head, heads)
-
-
-def scaled_steps(steps: int, ratio: float, small_flops: float, large_flops: float) -> int:
-    """Steps of the next size, by FLOPs of a step: the run costs `ratio` times as much."""
-    return max(1, round(steps * ratio * small_flops / large_flops))

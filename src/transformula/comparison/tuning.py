@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .plan import ComparisonPlan
+from .plan import ComparisonPlan, rounded
 from .records import Arm, Job, Outcome
 from .statistics.rates import RateCurve, rate_curve
 
@@ -49,7 +49,7 @@ def tune(plan: ComparisonPlan, run: RunJobs) -> Tuned:
             tuned.rates[key] = arm.lr if curve is None else curve.best
             if curve is not None:
                 tuned.sensitivity[key] = curve.sensitivity
-            tuned.notes += note_of(arm, curve)
+            tuned.notes += notes_of(arm, curve)
         for arm in plan.arms_of(size):
             tuned.rates.setdefault((arm.variant, size), untuned(plan, arm, tuned.rates))
     return tuned
@@ -107,7 +107,7 @@ def untuned(plan: ComparisonPlan, arm: Arm, known: Rates) -> float:
     return rounded(arm.lr * known[base.arm_key] / base.lr)
 
 
-def note_of(arm: Arm, curve: RateCurve | None) -> list[str]:
+def notes_of(arm: Arm, curve: RateCurve | None) -> list[str]:
     """What is to be said of an arm's rate."""
     size = "" if arm.size == "only" else f", {arm.size}"
     if curve is None:
@@ -115,8 +115,3 @@ def note_of(arm: Arm, curve: RateCurve | None) -> list[str]:
     if curve.at_edge:
         return [f"{arm.variant}{size}: the best learning rate, {curve.best:g}, is still at the edge of those tried"]
     return []
-
-
-def rounded(rate: float) -> float:
-    """With six digits, so that equal rates are one."""
-    return float(f"{rate:.6g}")

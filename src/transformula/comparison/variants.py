@@ -38,7 +38,7 @@ from .settings import ComparisonSettings, for_all
 from .vary import Levels, factor_of, grid, read_rows
 
 NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
-LONGEST = 60  # characters of a variant's name
+MAX_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> Type
     elif isinstance(typed, str) and (match := NAMED.fullmatch(typed)):
         name, typed = match[1], match[2]
     if isinstance(typed, Model):
-        text, said, kept = typed.architecture.text, typed.architecture.name or "a formula", True
+        text, typed_text, kept = typed.architecture.text, typed.architecture.name or "a formula", True
     else:
         text = read_model(typed, use=use)
-        said, kept = str(typed), is_file(str(typed))
+        typed_text, kept = str(typed), is_file(str(typed))
     free = {"vocab"} if kept else set(FREE_NUMBERS)
     text = replace(without_numbers(text, free - given.keys() - own.keys()), about={})
-    return TypedVariant(name or called(said, text), said, text, own, kept=kept)
+    return TypedVariant(name or name_of(typed_text, text), typed_text, text, own, kept=kept)
 
 
 def with_least_dropout(variants: Sequence[TypedVariant], given: Mapping[str, Any]) -> list[TypedVariant]:
@@ -135,7 +135,7 @@ def is_file(typed: str) -> bool:
     return not re.search(r"[=();]|\n", typed) and (typed.endswith((".yaml", ".yml")) or Path(typed).is_dir())
 
 
-def called(typed: str, text: ModelText) -> str:
+def name_of(typed: str, text: ModelText) -> str:
     """A name for a variant that was given none: the gallery's, a file's, a folder's; "formula" for a formula."""
     if re.search(r"[=();]|\n", typed):
         return text.name or "formula"
@@ -174,9 +174,9 @@ def with_levels(
             text = replace(text, words={**text.words, key: Source(f"definition {key}", meaning)})
         elif key != "lr" or factor_of(value) is None:  # else an arm of each size has its own: its default times that
             own[key] = value
-    said = ", ".join(f"{key}={'none' if value is None else value}" for key, value in levels.items())
-    name = f"{variant.name}, {said}" if several else said
-    return replace(variant, name=name, text=text, settings=own, levels=levels)
+    names = [variant.name] if several else []
+    names += [f"{key}={'none' if value is None else value}" for key, value in levels.items()]
+    return replace(variant, name=", ".join(names), text=text, settings=own, levels=levels)
 
 
 def word_meaning(key: str, value: Any, words: Sequence[str]) -> str | None:
@@ -205,7 +205,7 @@ def with_names(variants: Sequence[TypedVariant]) -> list[TypedVariant]:
     taken: set[str] = set()
     named = []
     for variant in variants:
-        name = shortened(" ".join(variant.name.split()), LONGEST)
+        name = shortened(" ".join(variant.name.split()), MAX_NAME_CHARACTERS)
         if len(formulas) > 1 and variant.name == "formula":
             name = f"formula {formulas.index(variant) + 1}"
         counted = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ...extras import need
@@ -30,8 +31,8 @@ class OnRay(Queue):
         graphics = 1 if str(job.config.get("device", "")).startswith("cuda") else 0
         return self.ray.remote(num_cpus=1, num_gpus=graphics, max_retries=0)(run_job).remote(job, self.store)
 
-    def ended(self) -> list[Any]:
-        ended, _ = self.ray.wait([*self.running], timeout=LOOK)
+    def ended(self, submitted: Sequence[Any]) -> list[Any]:
+        ended, _ = self.ray.wait(submitted, timeout=LOOK)
         return list(ended)
 
     def outcome_of(self, submitted: Any) -> Outcome | str:

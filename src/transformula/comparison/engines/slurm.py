@@ -4,6 +4,7 @@ environment: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT, ... A job that 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -32,8 +33,8 @@ class Slurm(Queue):
     def submit(self, job: Job) -> Any:
         return self.executor.submit(run_job, job, self.store)
 
-    def ended(self) -> list[Any]:
-        ended = [submitted for submitted in self.running if submitted.done()]
+    def ended(self, submitted: Sequence[Any]) -> list[Any]:
+        ended = [one for one in submitted if one.done()]
         if not ended:
             time.sleep(self.look)
         return ended
@@ -43,6 +44,6 @@ class Slurm(Queue):
         return submitted.result() if error is None else f"job {submitted.job_id}: {error}"
 
     def close(self) -> None:
-        for submitted in self.running:
+        for _, submitted, _ in self.running:
             submitted.cancel()
         self.running.clear()

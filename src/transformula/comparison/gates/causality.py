@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..gate import ArmTrial, Finding, gate, tensors_of
 
-NEAR = 1e-8  # of the outputs' size: float64 rounds otherwise where products have other shapes
+ROUNDING = 1e-8  # of the outputs' size: float64 rounds otherwise where products have other shapes
 PADDING = 3  # positions at the end that are taken for padding
 
 
@@ -77,4 +77,4 @@ def other_ids(trial: ArmTrial, name: str, ids: Tensor) -> Tensor:
 def differ(one: Any, other: Any) -> bool:
     """Whether two results differ by more than rounding."""
     size = max(1.0, float(one.abs().max())) if one.numel() else 1.0
-    return bool(one.numel() and float((one - other).abs().max()) > NEAR * size)
+    return bool(one.numel() and float((one - other).abs().max()) > ROUNDING * size)

@@ -9,7 +9,7 @@ import torch
 
 from ..gate import ArmTrial, Finding, gate
 
-NEAR, ROOM = 0.05, 0.2  # as a share; and in nats, for a few classes, of which a batch of some rows says no more
+MAX_SHARE, MAX_NATS = 0.05, 0.2  # the latter for a few classes, of which a batch of some rows says no more
 MIXING = {"pointer"}  # words of outputs that are no sum of parts, which zeros would silence
 
 
@@ -30,7 +30,7 @@ def initial_loss(trial: ArmTrial) -> Finding:
     values = {"loss": loss, "expected": expected}
     side = "above" if share > 0 else "below"
     text = f"{loss:.3f} nats, {abs(100 * share):.1f} % {side} that of guessing, {expected:.3f}"
-    if math.isfinite(share) and abs(loss - expected) <= max(NEAR * expected, ROOM):
+    if math.isfinite(share) and abs(loss - expected) <= max(MAX_SHARE * expected, MAX_NATS):
         return Finding(True, text, values)
     remedy = "initial weights of the output, or of the last norm, are too large or too small"
     return Finding(False, f"{text}: {remedy}", values)

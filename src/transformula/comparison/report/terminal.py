@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from ..records import Results
 from .document import Item, Paragraph, Picture, ReportTable, sections_of
 
-LEAST, MOST = 60, 100
-LONGEST = (44, 32, 22, 16)  # letters of a text in a table, the first that fits; what is longer goes on in the next row
+MIN_WIDTH, MAX_WIDTH = 60, 100
+TEXT_WIDTHS = (44, 32, 22, 16)  # of a text in a table, the first that fits; what is longer goes on in the next row
 
 
 def text_of(results: Results, width: int = 96) -> str:
     """The report as lines of at most `width` letters (60 to 100), without pictures and long tables."""
-    width = min(max(width, LEAST), MOST)
+    width = min(max(width, MIN_WIDTH), MAX_WIDTH)
     rows = [results.name, "=" * min(len(results.name), width)]
     for part in sections_of(results):
         shown = [lines for item in part.items if (lines := list(item_lines(item, width)))]
@@ -44,14 +44,11 @@ def printable(text: str) -> str:
 
 def table_lines(table: ReportTable, width: int) -> Iterator[str]:
     """The rows of a table; columns beyond the width stand in a table of their own below."""
-    for longest in LONGEST:  # the widest texts with which the table needs no second part
+    for longest in (*TEXT_WIDTHS, TEXT_WIDTHS[0]):  # the widest with which the table needs no second part
         fields = wrapped(table, longest)
         widths = [max(len(line) for row in fields for line in row[n]) for n in range(len(table.columns))]
         if sum(widths) + 2 * len(widths) - 2 <= width:
             break
-    else:
-        fields = wrapped(table, LONGEST[0])
-        widths = [max(len(line) for row in fields for line in row[n]) for n in range(len(table.columns))]
     for number, columns in enumerate(blocks(table, widths, width)):
         if number:
             yield ""

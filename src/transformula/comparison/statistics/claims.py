@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import between, decimals
-from ..records import RunCosts, Verdict
+from ..records import Verdict
 from ..settings import LOOKS
 from .noise import combined_deviation
 from .terms import Case
 from .wording import bound, divergences, size_of_gain
 
-FEW = 4  # pairs: with fewer, a finding is an indication
-UNEQUAL = 0.03  # relative difference of costs that is said
-CLEAR = 2.0  # deviations over seeds and validation sets
+FIELDS = {"FLOPs": "flops", "time": "seconds"}  # of costs, by their names
+MIN_PAIRS = 4  # with fewer, a finding is an indication
+MIN_COST_DIFFERENCE = 0.03  # relative, of those that are told
+CLEAR_DEVIATIONS = 2.0  # over seeds and validation sets
 
 
 def may_claim(verdict: Verdict, case: Case) -> str:
@@ -23,7 +24,7 @@ def may_claim(verdict: Verdict, case: Case) -> str:
         rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
     text = f"{where}, {finding(verdict, case)}."
-    if len(verdict.differences) < FEW and verdict.word not in ("inconclusive", "unstable"):
+    if len(verdict.differences) < MIN_PAIRS and verdict.word not in ("inconclusive", "unstable"):
         return f"An indication only, from {len(verdict.differences)} pairs of runs: {text[:1].lower()}{text[1:]}"
     return text
 
@@ -76,12 +77,12 @@ def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
         yield "it holds with other learning rates (learning rate not tuned for each variant)"
     elif case.at_edge:
         yield f"the best learning rate was found (that of {' and '.join(case.at_edge)} is at the edge of its grid)"
-    if len(verdict.differences) < FEW and verdict.word != "inconclusive":
+    if len(verdict.differences) < MIN_PAIRS and verdict.word != "inconclusive":
         yield f"it is established ({len(verdict.differences)} paired seeds are an indication)"
     if case.terms.until_decided and verdict.word in ("better", "worse") and len(verdict.differences) < max(LOOKS):
         yield "the difference is as large as it seems (runs that stop at a clear difference overestimate it)"
     if verdict.word in ("better", "worse") and "evaluation" in verdict.noise and verdict.mean is not None:
-        if abs(verdict.mean) < CLEAR * combined_deviation(verdict.noise, len(verdict.differences)):
+        if abs(verdict.mean) < CLEAR_DEVIATIONS * combined_deviation(verdict.noise, len(verdict.differences)):
             yield "it holds on other text (the validation set is too small to say)"
 
 
@@ -91,15 +92,6 @@ def of_costs(verdict: Verdict, case: Case) -> Iterator[str]:
         return
     base, ours = (arm.costs for arm in case.arms)
     for name in ("parameters", "FLOPs", "tokens", "time"):
-        before, after = cost(base, name), cost(ours, name)
-        if before and after and abs(after / before - 1) > UNEQUAL:
+        before, after = (getattr(costs, FIELDS.get(name, name)) for costs in (base, ours))
+        if before and after and abs(after / before - 1) > MIN_COST_DIFFERENCE:
             yield f"it holds at equal {name} ({verdict.variant} takes {after / before:.2f} times as much as the base)"
-
-
-def cost(costs: RunCosts, name: str) -> float | None:
-    return {
-        "parameters": costs.parameters,
-        "FLOPs": costs.flops,
-        "tokens": costs.tokens,
-        "time": costs.seconds,
-    }[name]

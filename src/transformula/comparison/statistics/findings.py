@@ -17,8 +17,8 @@ def further_findings(
     """Sentences on a grid of two settings or more, at the largest size, and on three sizes or more; else none."""
     grid = [variant for variant in variants if variant.levels]
     size = max(arms, key=lambda arm: arm.costs.flops).size
-    found = [sentence(effect, unit) for effect in effects(grid, outcomes, size)] if len(grid) > 1 else []
-    return [*found, *(law(outcomes, arms, base) if lower else [])]
+    of_effects = [sentence(effect, unit) for effect in effects(grid, outcomes, size)] if len(grid) > 1 else []
+    return [*of_effects, *(law(outcomes, arms, base) if lower else [])]
 
 
 def sentence(effect: Effect, unit: str) -> str:

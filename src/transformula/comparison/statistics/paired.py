@@ -87,11 +87,10 @@ def bootstrap_interval(differences: Sequence[float], level: float = LEVEL) -> tu
         return None
     if is_constant(d):
         return float(d[0]), float(d[0])
-    low, high = (
-        need("scipy.stats", PURPOSE)
-        .bootstrap((d,), np.mean, confidence_level=1 - level, method="BCa", n_resamples=RESAMPLES, rng=0)
-        .confidence_interval
+    result = need("scipy.stats", PURPOSE).bootstrap(
+        (d,), np.mean, confidence_level=1 - level, method="BCa", n_resamples=RESAMPLES, rng=0
     )
+    low, high = result.confidence_interval
     return float(low), float(high)
 
 

@@ -51,7 +51,7 @@ def speedups(
     a score of which more is better has no power law."""
     costs = {a.arm_key: costs_of(outcomes, a) for a in arms if a.variant in (variant, base)}
     sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].get("flops", 0))
-    found: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
+    by_size: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
     for place, size in enumerate(sizes if lower and len(sizes) > 1 else []):
         other = sizes[place - 1] if place else sizes[1]
         here = log_losses(outcomes, variant, base, size)
@@ -60,8 +60,8 @@ def speedups(
             needed = [costs.get(key, {}).get(unit) for key in ((variant, size), (base, size), (base, other))]
             if all(needed) and here is not None and there is not None:
                 value = speedup(here, there[:, 0], *(math.log(cost) for cost in needed if cost))
-                found[size] |= {unit: value} if value else {}
-    return found
+                by_size[size] |= {unit: value} if value else {}
+    return by_size
 
 
 def log_losses(outcomes: Sequence[Outcome], variant: str, base: str, size: str) -> np.ndarray | None:

@@ -21,8 +21,8 @@ from .paired import Estimate
 from .power import LEVEL, PURPOSE, Noise
 
 LEVELS = dict(zip(LOOKS, (0.0167, 0.0121, 0.0172, 0.0213), strict=True))
-HOPELESS = 6.0  # noise deviations worse after one seed: the arm is stopped
-KNOWN = 3  # degrees of freedom that the noise must be known with to stop an arm by it
+HOPELESS_DEVIATIONS = 6.0  # of the noise, worse after one seed: the arm is stopped
+MIN_DEGREES = 3  # of freedom, that the noise must be known with to stop an arm by it
 
 
 def level_at(pairs: int) -> float:
@@ -48,7 +48,7 @@ def undecided(verdicts: Iterable[Verdict]) -> set[tuple[str, str]]:
 def is_hopeless(difference: float, noise: Noise, lower: bool) -> bool:
     """Whether an arm stops after its first seed: worse than the base by 6 noise deviations."""
     worse = difference if lower else -difference
-    return noise.degrees >= KNOWN and noise.difference > 0 and worse > HOPELESS * noise.difference
+    return noise.degrees >= MIN_DEGREES and noise.difference > 0 and worse > HOPELESS_DEVIATIONS * noise.difference
 
 
 def stopped_early(difference: float, noise: Noise) -> Estimate:

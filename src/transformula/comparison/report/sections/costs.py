@@ -44,8 +44,7 @@ def row(results: Results, arm: Arm) -> list[Cell]:
     base = other.costs if other else own
     time = as_run(arm, results.outcomes).costs.seconds
     return [
-        Cell(arm.variant),
-        Cell(arm.size),
+        *map(Cell, arm.arm_key),
         Cell(amount(own.parameters) + excess(own.parameters, base.parameters), own.parameters),
         Cell(amount(own.parameters_without_embeddings), own.parameters_without_embeddings),
         Cell(amount(own.flops_per_token) + excess(own.flops_per_token, base.flops_per_token), own.flops_per_token),

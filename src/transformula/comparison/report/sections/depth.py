@@ -12,11 +12,7 @@ from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import Look, Range, draw_band, looks_of, over_seeds, panels, whole_steps
 
-QUANTITIES = {
-    "streams": "RMS of the residual stream",
-    "updates": "update ratio",
-    "gradients": "norm of the gradient",
-}
+QUANTITIES = {"streams": "RMS of the residual stream", "updates": "update ratio", "gradients": "norm of the gradient"}
 """Fields of an event of telemetry (see training/telemetry.py) and their words."""
 CAPTION = (
     "At the start, in the middle and at the end of training: the mean over seeds, and a band from the lowest to the"
@@ -32,7 +28,7 @@ def by_depth(results: Results) -> ReportSection | None:
     items: list[Item] = [
         Picture(
             f"{quantity}-{size}",
-            alt(results, words, size),
+            f"{words} by depth{results.at_size(size)}, at the start, in the middle and at the end of training",
             partial(draw, results, quantity, size),
             wide=True,
         )
@@ -41,10 +37,6 @@ def by_depth(results: Results) -> ReportSection | None:
         if any(profiles(o, quantity) for name in results.names for o in results.outcomes_of(name, size))
     ]
     return ReportSection("Inside, by depth", [Paragraph(CAPTION), *items]) if items else None
-
-
-def alt(results: Results, words: str, size: str) -> str:
-    return f"{words} by depth{results.at_size(size)}, at the start, in the middle and at the end of training"
 
 
 def profiles(outcome: Outcome, quantity: str) -> list[tuple[int, Profile]]:
@@ -66,11 +58,10 @@ def profile_of(event: Mapping[str, Any], quantity: str) -> Profile:
 
 def draw(results: Results, quantity: str, size: str) -> Any:
     looks = looks_of(results)
-    runs = {
-        name: [p for o in results.outcomes_of(name, size) if o.status == "done" and (p := profiles(o, quantity))]
-        or [p for o in results.outcomes_of(name, size) if (p := profiles(o, quantity))]
-        for name in looks
-    }
+    runs = {}
+    for name in looks:
+        known = [(o.status, p) for o in results.outcomes_of(name, size) if (p := profiles(o, quantity))]
+        runs[name] = [p for status, p in known if status == "done"] or [p for _, p in known]
     steps = next(([step for step, _ in run] for rs in runs.values() for run in rs), [0, 0, 0])
     titles = [f"{when}, step {step:,}" for when, step in zip(("start", "middle", "end"), steps, strict=True)]
     with panels(titles) as (figure, row):

@@ -16,7 +16,7 @@ def gates(results: Results) -> ReportSection | None:
     titles = {gate.name: gate.title for gate in sorted(results.gates, key=lambda gate: gate.name)}
     known = {(gate.variant, gate.size, gate.name): gate for gate in results.gates}
     rows = [
-        [Cell(arm.variant), Cell(arm.size), *(word_cell(known.get((*arm.arm_key, name))) for name in titles)]
+        [*map(Cell, arm.arm_key), *(word_cell(known.get((*arm.arm_key, name))) for name in titles)]
         for arm in results.arms
     ]
     columns = ["variant", "size", *(f"{name} {title}" for name, title in titles.items())]
@@ -39,7 +39,7 @@ SAID = ("variant", "size", "check", "result", "what it says")
 
 def rows_of(gates: list[GateResult]) -> list[list[Cell]]:
     return [
-        [Cell(g.variant), Cell(g.size), Cell(f"{g.name} {g.title}"), word_cell(g), Cell(g.text)]
+        [*map(Cell, g.arm_key), Cell(f"{g.name} {g.title}"), word_cell(g), Cell(g.text)]
         for g in gates
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from ...records import Results
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
 from ..drawing import MARKERS, Look, draw_band, over_seeds, panels, whole_steps
 
-MOST = 8  # coefficients in a picture
+MAX_COEFFICIENTS = 8  # in a picture
 Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer, of each seed
 
 
@@ -51,7 +51,7 @@ def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[st
 
 
 def picture(results: Results, name: str, size: str, lists: Learned, number: int) -> Picture:
-    shown, left = list(lists)[:MOST], len(lists) - MOST
+    shown, left = list(lists)[:MAX_COEFFICIENTS], len(lists) - MAX_COEFFICIENTS
     alt = f"Coefficients of {name} by layer{results.at_size(size)}: {', '.join(shown)}"
     more = f" {left} more are in results.json." if left > 0 else ""
     few = {key: lists[key] for key in shown}

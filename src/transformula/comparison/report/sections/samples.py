@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from ...records import Outcome, Results
+from ...records import Results
 from ..document import Item, Literally, Paragraph, ReportSection, section
 
-MOST = 3  # samples an arm
-LONGEST = 1200  # characters of a sample
+MAX_SAMPLES = 3  # an arm
+MAX_SAMPLE_CHARACTERS = 1200
 
 
 @section(130)
 def samples(results: Results) -> ReportSection | None:
     for size in reversed(results.sizes):
-        chosen = {name: writer for name in results.names if (writer := first_writer(results, name, size))}
+        writers = {name: [o for o in results.outcomes_of(name, size) if o.samples] for name in results.names}
+        chosen = {name: own[0] for name, own in writers.items() if own}
         if chosen:
             break
     else:
@@ -22,13 +23,9 @@ def samples(results: Results) -> ReportSection | None:
     without = [name for name in results.names if name not in chosen]
     text += f" No run of {', '.join(without)} came far enough to write." if without else ""
     items: list[Item] = [Paragraph(text)]
-    count = min(MOST, max(len(writer.samples) for writer in chosen.values()))
+    count = min(MAX_SAMPLES, max(len(writer.samples) for writer in chosen.values()))
     for n in range(count):
         for name, writer in chosen.items():
             if n < len(writer.samples):
-                items.append(Literally(f"{n + 1}. {name}", writer.samples[n][:LONGEST]))
+                items.append(Literally(f"{n + 1}. {name}", writer.samples[n][:MAX_SAMPLE_CHARACTERS]))
     return ReportSection("What they write", items)
-
-
-def first_writer(results: Results, name: str, size: str) -> Outcome | None:
-    return next((outcome for outcome in results.outcomes_of(name, size) if outcome.samples), None)

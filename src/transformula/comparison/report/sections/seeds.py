@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean, stdev
 
 from ...numbers import NOTHING
-from ...records import Key, Outcome, Results
+from ...records import Outcome, Results
 from ..document import Cell, Item, Paragraph, ReportSection, ReportTable, section
 from ..numbers import digits_of, number_cell, rate_in_words
 from ..tables import arm_table
@@ -19,10 +19,11 @@ def every_seed(results: Results) -> ReportSection | None:
     columns = ["variant", "size", *(f"seed {seed}" for seed in seeds), "mean", "standard deviation"]
     rows = []
     for arm in results.arms:
-        key = arm.arm_key
-        by_seed = {outcome.seed: outcome for outcome in results.outcomes_of(*key)}
+        by_seed = {outcome.seed: outcome for outcome in results.outcomes_of(*arm.arm_key)}
         cells = [score_cell(by_seed.get(seed), digits) for seed in seeds]
-        rows.append([Cell(arm.variant), Cell(arm.size), *cells, *moments(results, key, digits)])
+        scores = [*results.scores_of(*arm.arm_key).values()]
+        moments = (mean(scores) if scores else None, stdev(scores) if len(scores) > 1 else None)
+        rows.append([*map(Cell, arm.arm_key), *cells, *(number_cell(moment, digits) for moment in moments)])
     head = (
         f"{results.score_in_words} of every run that confirms; {results.direction}. Runs of one seed are paired: they"
     )
@@ -41,13 +42,6 @@ def score_cell(outcome: Outcome | None, digits: int) -> Cell:
     if outcome.score is None:
         return Cell(outcome.status, outcome.status, "bad")
     return number_cell(outcome.score, digits)
-
-
-def moments(results: Results, key: Key, digits: int) -> list[Cell]:
-    scores = list(results.scores_of(*key).values())
-    middle = mean(scores) if scores else None
-    spread = stdev(scores) if len(scores) > 1 else None
-    return [number_cell(middle, digits), number_cell(spread, digits)]
 
 
 def failures(results: Results, lost: list[Outcome]) -> ReportTable:

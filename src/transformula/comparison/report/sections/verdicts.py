@@ -53,21 +53,17 @@ EXPLAINED = {
 
 def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
     key, digits = arm.arm_key, digits_of(results)
-    scores = list(results.scores_of(*key).values())
-    score = mean(scores) if scores else None
-    runs = results.outcomes_of(*key)
-    lost = lost_of(results, arm, verdict)
+    scores, lost = [*results.scores_of(*key).values()], lost_of(results, arm, verdict)
     interval, p, flip = (verdict.interval, verdict.p_holm, verdict.sign_flip) if verdict else (None, None, None)
     rate, sensitivity = results.rates.get(key), results.sensitivity.get(key)
     return [
-        Cell(arm.variant),
-        Cell(arm.size),
-        number_cell(score, digits),
+        *map(Cell, arm.arm_key),
+        number_cell(mean(scores) if scores else None, digits),
         number_cell(verdict.mean if verdict else None, digits, sign=True),
         Cell(between(interval, digits, sign=True), interval and interval[0]),
         word_cell(results, arm, verdict),
         Cell(probability(p), p),
-        Cell(f"{lost} of {len(runs)}", lost, "bad" if lost else ""),
+        Cell(f"{lost} of {len(results.outcomes_of(*key))}", lost, "bad" if lost else ""),
         Cell(f"{probability(flip[0])} ({probability(flip[1])})", flip[0]) if flip else Cell(NOTHING),
         Cell(rate_in_words(rate), rate),
         number_cell(sensitivity, digits),
@@ -119,8 +115,7 @@ def statistics(results: Results) -> ReportTable:
     digits = digits_of(results)
     rows = [
         [
-            Cell(verdict.variant),
-            Cell(size),
+            *map(Cell, verdict.arm_key),
             number_cell(len(verdict.differences), 0),
             Cell(probability(verdict.p), verdict.p),
             Cell(between(verdict.bca, digits, sign=True), verdict.bca and verdict.bca[0]),
