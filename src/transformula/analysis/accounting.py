@@ -333,7 +333,7 @@ def terms_of(expression: str) -> tuple[str, ...]:
 def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:
     """Path of every module -> its own parameters -> how many numbers each holds, or with `active`, how many of them a
     position uses. A module of two faces has both's."""
-    found: dict[str, dict[str, int]] = {}
+    sizes_of_modules: dict[str, dict[str, int]] = {}
     for outer in (v.called for section in architecture.sections() for v in section.calls()):
         inner = [v.call for template in outer.inner.values() for v in template.values if v.call is not None]
         for path, call in [(outer.path, outer), *((f"{outer.path}.{c.path}", c) for c in inner)]:
@@ -341,18 +341,18 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
             sizes = {**sizes_of(call), **{name: evaluate_text(text, call.numbers) for name, text in used}}
             for name, size in sizes.items():
                 if size:
-                    module = found.setdefault(path, {})
+                    module = sizes_of_modules.setdefault(path, {})
                     module[name] = max(module.get(name, 0), int(size))
-    return found
+    return sizes_of_modules
 
 
 def numbers_by_role(architecture: Architecture) -> dict[str, int]:
     """How many parameters play which role in an optimizer: those in layers are its matrices, and the others tables.
     Norms and biases in layers, of which it may keep more, are less than a hundredth of these."""
-    found = {"matrix": 0, "table": 0}
+    numbers = {"matrix": 0, "table": 0}
     for path, sizes in module_sizes(architecture).items():
-        found["matrix" if "layers." in path else "table"] += sum(sizes.values())
-    return found
+        numbers["matrix" if "layers." in path else "table"] += sum(sizes.values())
+    return numbers
 
 
 def shape(value: Value) -> str:

@@ -310,9 +310,9 @@ def _signature(section: Section) -> list[Any]:
     def of(value: Value) -> Any:
         if value in places:
             return places[value]
-        return made(value) if value.op in ("number", "list", "argument") else object()
+        return facts(value) if value.op in ("number", "list", "argument") else object()
 
-    def made(value: Value) -> tuple[Any, ...]:
+    def facts(value: Value) -> tuple[Any, ...]:
         frames = [(f.name, f.role) if f.share is None else object() for f in value.frames]
         return (
             value.op, id(value.place), value.width, value.kind, value.name, value.number, value.stack, value.sequence,
@@ -321,7 +321,7 @@ def _signature(section: Section) -> list[Any]:
 
     values = []
     for n, value in enumerate(section.values):
-        values.append(made(value))
+        values.append(facts(value))
         places[value] = n
     named = [sorted((name, of(v)) for name, v in names.items()) for names in (section.leaves, section.asked)]
     lines = [(id(place), value and of(value)) for place, _, value in section.lines]

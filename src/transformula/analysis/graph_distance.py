@@ -82,18 +82,18 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
     scores  the formulas over scores and masks, by name
     shared  modules that stand for several calls of a layer ("scalar.gain"), and "layers" where these share weights
     """
-    found: dict[str, set[str]] = {what: set() for what in ("norms", "chance", "scores", "shared")}
+    names_of: dict[str, set[str]] = {what: set() for what in ("norms", "chance", "scores", "shared")}
     for stack in architecture.stacks:
         if stack.share is not None and len(set(stack.share)) < stack.depth:
-            found["shared"].add("layers")
+            names_of["shared"].add("layers")
         for section in stack.layers:
             calls = [v.called for v in section.calls()]
-            found["norms"] |= {c.word.same_as or c.word.name for c in calls if c.word.kind == "norm"}
-            found["chance"] |= {c.word.name for c in calls if c.word.kind == "chance"}
-            found["scores"] |= {o.name for c in calls for o in c.options.values() if isinstance(o, ScoreFormula)}
+            names_of["norms"] |= {c.word.same_as or c.word.name for c in calls if c.word.kind == "norm"}
+            names_of["chance"] |= {c.word.name for c in calls if c.word.kind == "chance"}
+            names_of["scores"] |= {o.name for c in calls for o in c.options.values() if isinstance(o, ScoreFormula)}
             paths = Counter(c.path for c in calls if c.word.parameters)
-            found["shared"] |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
-    return {what: sorted(names) for what, names in found.items()}
+            names_of["shared"] |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
+    return {what: sorted(names) for what, names in names_of.items()}
 
 
 class _Nodes(Wiring):
@@ -152,10 +152,10 @@ class _Nodes(Wiring):
         if leaf:
             return self.put(":".join(leaf))
         if value not in self.nodes:
-            self.nodes[value] = yield self.made(value)
+            self.nodes[value] = yield self.written(value)
         return self.nodes[value]
 
-    def made(self, value: Value) -> Steps:
+    def written(self, value: Value) -> Steps:
         call = value.call
         if value.word_kind == "chance":
             return (yield self.node(value.args[0]))

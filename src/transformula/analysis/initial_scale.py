@@ -38,17 +38,17 @@ def copies_in(stack: Stack) -> dict[str, int]:
 
 def sources(sections: Iterable[Section]) -> dict[Value, Value]:
     """The names and pieces of history that these sections read of each other -> the values that they stand for."""
-    found: dict[Value, Value] = {}
+    standing_for: dict[Value, Value] = {}
     now: dict[str, Value] = {}
     past: dict[tuple[str, int], Value] = {}
     for section in sections:
         for value in section.values:
             source = past.get((value.name, int(value.number))) if value.op == "history" else now.get(value.name)
             if source is not None and value.op in ("name", "history") and not value.stack:
-                found[value] = source
+                standing_for[value] = source
         now |= section.leaves
         past |= {(name, section.number): value for name, value in now.items()}
-    return found
+    return standing_for
 
 
 def options_key(call: Call) -> tuple[tuple[str, str], ...]:

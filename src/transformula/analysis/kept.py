@@ -217,17 +217,13 @@ def latent_of(value: Value) -> Latent | None:
     _, k, v = value.args[:3]
     heads = int(evaluate_text(call.word.kept["k"], call.numbers))
     joined = k.call is not None and k.call.word.lays_out == "parts" and k.call.options["parts"] == heads
-    pieces = [piece_of(one, heads) for one in (k.args if joined else (k,))]
-    last = piece_of(v, heads)
-    if last is None or last[1] is None or None in pieces or not any(piece and piece[1] for piece in pieces):
+    pieces = [piece_of(one, heads) for one in (*(k.args if joined else (k,)), v)]
+    known = [piece for piece in pieces if piece is not None]
+    matrices = [matrix for _, matrix, _ in known]
+    if len(known) < len(pieces) or matrices[-1] is None or not any(matrices[:-1]):
         return None
-    sources: list[Value] = []
-    parts: list[LatentPiece] = []
-    for piece in [*pieces, last]:
-        source, matrix, size = piece  # type: ignore[misc]
-        if source not in sources:
-            sources.append(source)
-        parts.append(LatentPiece(sources.index(source), size, matrix))
+    sources = list(dict.fromkeys(source for source, _, _ in known))
+    parts = [LatentPiece(sources.index(source), size, matrix) for source, matrix, size in known]
     narrow = sum(source.width for source in sources) < min(k.width, v.width)
     return Latent(tuple(sources), tuple(parts[:-1]), parts[-1], heads) if narrow else None
 

@@ -112,21 +112,21 @@ class _Reader:
 
     line   the text of the line that is read: of several names of one value the one that stands in it is meant
     named  the names that lines before have set -> their values
-    made   the values that lines before have made: they are read by their names, and not looked into
+    earlier  the values that lines before have set: they are read by their names, and not looked into
     """
 
     def __init__(self, section: Section, scales: Scales, streams: Collection[str]) -> None:
         self.section, self.scales, self.streams = section, scales, streams
         self.line = ""
         self.named: dict[str, Value] = {}
-        self.made: set[Value] = set()
+        self.earlier: set[Value] = set()
 
     def read(self, index: int, place: Place, name: str, value: Value) -> LineAnalysis:
         self.line = text_of(place)
         around: list[str] = []
         terms: list[tuple[str, Value]] = []
         merged_by = ""
-        fresh = value not in self.made and line_of(self.section, value) == index
+        fresh = value not in self.earlier and line_of(self.section, value) == index
         if value.kind == "stream" and fresh and value.op != "name":
             inner = self.opened(value, around)
             terms, merged_by = self.terms(inner), inner.called.name if self.merged(inner) else ""
@@ -144,7 +144,7 @@ class _Reader:
         if value.op != "number":
             self.named.pop(name, None)
             self.named[name] = value
-            self.made.add(value)
+            self.earlier.add(value)
         return line
 
     def name(self, value: Value) -> str:
@@ -189,7 +189,7 @@ class _Reader:
         ahead = [] if value.op == "number" else [value]
         seen = set(ahead)
         for here in ahead:
-            name = self.name(here) if here in self.made else ""
+            name = self.name(here) if here in self.earlier else ""
             if not name and here.op in ("name", "input", "history"):
                 name = _history(here) if here.op == "history" else here.stack or here.name
             if name:
@@ -203,7 +203,7 @@ class _Reader:
         """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
         while not value.frames and value.word_kind in AROUND and len(value.called.streams) == 1:
             inner = value.args[0]
-            if inner.op not in ("add", "sub", "call") or inner in self.made or inner.word_kind not in ("", *AROUND):
+            if inner.op not in ("add", "sub", "call") or inner in self.earlier or inner.word_kind not in ("", *AROUND):
                 break
             around.append(value.called.name)
             value = inner
@@ -211,14 +211,14 @@ class _Reader:
 
     def merged(self, value: Value) -> Sequence[Value]:
         """The streams that a word merges in the place of a sum; none for other values."""
-        whole = value.frames or value in self.made or value.word_kind not in ("gate", "streams")
+        whole = value.frames or value in self.earlier or value.word_kind not in ("gate", "streams")
         return () if whole or len(value.called.streams) < 2 else value.args[: len(value.called.streams)]
 
     def terms(self, value: Value, sign: str = "") -> list[tuple[str, Value]]:
         """The terms of a sum with their signs ("" or "-"), in written order; of a word that merges streams these."""
         later: list[list[tuple[str, Value]]] = []
         negated = "" if sign else "-"
-        while value.op in ("add", "sub") and not value.frames and value not in self.made:
+        while value.op in ("add", "sub") and not value.frames and value not in self.earlier:
             later.append(self.terms(value.args[1], sign if value.op == "add" else negated))
             value = value.args[0]
         first = [(sign, term) for term in self.merged(value) or (value,)]
@@ -232,10 +232,10 @@ class _Reader:
             return "added"
 
         def into(value: Value) -> bool:
-            inside = value not in self.made and value.op in (*BINDING, "call") and not is_sublayer(value)
+            inside = value not in self.earlier and value.op in (*BINDING, "call") and not is_sublayer(value)
             return inside and (value is term or value.op != "call")
 
-        sums = (v for v in walk(term, into) if v.op in ("add", "sub") and v not in self.made)
+        sums = (v for v in walk(term, into) if v.op in ("add", "sub") and v not in self.earlier)
         both = any(len({is_branch(a, self.scales) for a in v.args}) == 2 for v in sums)
         return "mixed" if both and self.scales.has_sublayer(term) else "skip"
 

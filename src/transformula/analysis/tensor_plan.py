@@ -75,10 +75,10 @@ class TensorPlan(TextPage):
     @cached_property
     def words(self) -> dict[str, dict[str, SplitRow]]:
         """Path of each word that is split -> its matrices by their names inside it, with what stays whole in it."""
-        found: dict[str, dict[str, SplitRow]] = {}
+        words: dict[str, dict[str, SplitRow]] = {}
         for row in self.rows:
-            found.setdefault(row.word, {})[row.path.removeprefix(row.word).removeprefix(".")] = row
-        return {path: rows for path, rows in found.items() if any(row.how != WHOLE for row in rows.values())}
+            words.setdefault(row.word, {})[row.path.removeprefix(row.word).removeprefix(".")] = row
+        return {path: rows for path, rows in words.items() if any(row.how != WHOLE for row in rows.values())}
 
     @property
     def data(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def by_layers(rows: Iterable[SplitRow]) -> list[tuple[tuple[str, ...], SplitRow]
 
 def layers_in_words(paths: list[str]) -> str:
     """'layers.1-12.attention.query' of the paths of twelve layers; 'layers.1,3,5.mlp.up' of some."""
-    numbers = [int(found[1]) for path in paths if (found := LAYER.search(path))]
+    numbers = [int(match[1]) for path in paths if (match := LAYER.search(path))]
     if len(numbers) < 2:
         return paths[0]
     return LAYER.sub(f"layers.{spans(numbers, math.inf).replace(', ', ',')}", paths[0], count=1)

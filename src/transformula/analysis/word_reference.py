@@ -96,8 +96,8 @@ def parts_of(example: str) -> dict[str, str]:
     """The keys of a model file that an example says: {"layer": ...}, always with a layer."""
     rows = example.splitlines()
     keys = [re.match(r"(layer|before|after|output|causal|family): (.+)", row) for row in rows]
-    parts = {found[1]: found[2] for found in keys if found}
-    plain = [row for row, found in zip(rows, keys, strict=True) if not found]
+    parts = {match[1]: match[2] for match in keys if match}
+    plain = [row for row, match in zip(rows, keys, strict=True) if not match]
     return {"layer": "; ".join(plain) or PLAIN, **parts}
 
 

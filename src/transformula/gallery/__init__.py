@@ -213,7 +213,7 @@ def near_words(words: str) -> str:
     known = list(dict.fromkeys([*known, *(name for names, _ in topics() for name in names)]))
     tries = [nearest(words.lower(), known, 1), [near for word in words.split() for near in nearest(word, known, 1)]]
     tries += [[near] for near in tries[1]]
-    return next((" ".join(found) for found in tries if found and search(" ".join(found))), "")
+    return next((" ".join(words_found) for words_found in tries if words_found and search(" ".join(words_found))), "")
 
 
 def relatives(wiring: str) -> list[str]:

@@ -49,27 +49,27 @@ def index_text(index: dict[str, dict[str, Any]]) -> str:
 
 def tags_of(architecture: Architecture) -> list[str]:
     """The tags of a checked model, sorted."""
-    found: set[str] = set()
+    features: set[str] = set()
     tables: dict[str, set[str]] = {}
     calls = [v for s in architecture.sections() for v in s.calls()]
     for value in calls:
         call = value.called
         inner = [v.call for t in call.inner.values() for v in t.values if v.call is not None]
         for here in (call, *inner):
-            found |= {here.word.same_as or here.word.name, *_options(here)}
+            features |= {here.word.same_as or here.word.name, *_options(here)}
         if value.reads_across:
-            found.add(f"{call.word.name}:memory")
+            features.add(f"{call.word.name}:memory")
         if call.word.family == "table" and call.path:
             tables.setdefault(call.path, set()).add(call.word.kind)
     if any({"input", "output"} <= kinds for kinds in tables.values()):
-        found.add("tied")
+        features.add("tied")
     if any(s.share is not None for s in architecture.stacks) or any(v.called.share is not None for v in calls):
-        found.add("shared")
+        features.add("shared")
     if not any(stack.causal for stack in architecture.stacks):
-        found.add("bidirectional")
+        features.add("bidirectional")
     elif len(architecture.stacks) == 1:
-        found.add("decoder-only")
-    return sorted(found)
+        features.add("decoder-only")
+    return sorted(features)
 
 
 def _options(call: Call) -> Iterator[str]:

@@ -55,14 +55,15 @@ def check_causal(architecture: Architecture, streams: Mapping[str, str]) -> None
 
 def roots(architecture: Architecture) -> dict[str, frozenset[str]]:
     """For each sequence the inputs that its positions are made of."""
-    found: dict[str, frozenset[str]] = {}
+    inputs_of: dict[str, frozenset[str]] = {}
     for section in architecture.sections():
         for value in section.values:
             if value.op == "input":
-                found.setdefault(value.sequence, frozenset({value.sequence}))
-            elif value.op == "call" and value.sequence and value.sequence not in found:
-                found[value.sequence] = frozenset().union(*(found.get(a.sequence, frozenset()) for a in value.args))
-    return found
+                inputs_of.setdefault(value.sequence, frozenset({value.sequence}))
+            elif value.op == "call" and value.sequence and value.sequence not in inputs_of:
+                of_arguments = (inputs_of.get(a.sequence, frozenset()) for a in value.args)
+                inputs_of[value.sequence] = frozenset().union(*of_arguments)
+    return inputs_of
 
 
 def check_unread(architecture: Architecture, context: Context) -> None:

@@ -53,24 +53,24 @@ class Unit:
 
     def into(self) -> list[Unit] | None:
         """The sublayers that its result goes into, or None if it also goes elsewhere."""
-        found: list[Unit] = []
+        ends: list[Unit] = []
         for reader in self.readers if not self.leaves else ():
             further = [reader] if reader.sublayer else reader.into() if reader.transparent else None
             if further is None:
                 return None
-            found += further
-        return found or None
+            ends += further
+        return ends or None
 
     def operands(self) -> list[Unit]:
         """What it stands on, or is multiplied with."""
-        found, waiting = list(self.inputs), list(self.readers)
+        units, waiting = list(self.inputs), list(self.readers)
         while waiting:
             reader = waiting.pop()
             if reader.op in ("mul", "div") and not reader.transparent:
-                found += [other for other in reader.inputs if other is not self and self not in other.inputs]
+                units += [other for other in reader.inputs if other is not self and self not in other.inputs]
             elif reader.transparent:
                 waiting += reader.readers
-        return found
+        return units
 
 
 def owner(value: Value, depth: int) -> Value | Frame:

@@ -135,12 +135,12 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> list[Node]:
-    found, waiting = [], [node]
+    nodes, waiting = [], [node]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        nodes.append(node)
         waiting.extend(children(node))
-    return found
+    return nodes
 
 
 def names_read(node: Node) -> set[str]:
@@ -245,11 +245,11 @@ def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
 
 def terms(node: Node) -> list[tuple[str, Node]]:
     """The terms of a sum with their signs, in written order."""
-    found: list[tuple[str, Node]] = []
+    last_first: list[tuple[str, Node]] = []
     while isinstance(node, Binary) and node.operator in "+-":
-        found.append((node.operator, node.right))
+        last_first.append((node.operator, node.right))
         node = node.left
-    return [("+", node), *reversed(found)]
+    return [("+", node), *reversed(last_first)]
 
 
 def sum_of(parts: Iterable[tuple[str, Node]]) -> Node:

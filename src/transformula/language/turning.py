@@ -114,24 +114,24 @@ def by_size(runs: Runs, size: int) -> list[Runs]:
     return [tuple(part) for part in parts]
 
 
-def taken(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
+def part_of(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
     """Part i of n."""
     number: int = options["i"]
     return by_size(runs_of(args[0]), args[0].width // options["n"])[number - 1]
 
 
-def joined(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
+def side_by_side(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
     """Streams side by side, or part by part."""
     parts = (by_size(runs_of(value), value.width // options["parts"]) for value in args)
     return tuple(run for pieces in zip(*parts, strict=True) for piece in pieces for run in piece)
 
 
-def copied(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
+def copies_of(args: Sequence[Value], options: Mapping[str, Any]) -> Runs:
     """A stream n times over."""
     return () if options["each"] else runs_of(args[0]) * options["n"]
 
 
-LAYOUTS = {"taken": taken, "joined": joined, "copied": copied}  # by what a word's record says under `channels`
+LAYOUTS = {"taken": part_of, "joined": side_by_side, "copied": copies_of}  # by `channels` of a record
 
 
 def check_products(call: Call, args: Sequence[Value], name: str, place: Place) -> None:
@@ -175,7 +175,7 @@ def unlike(
         detail = f"a head of its {one[0]} and one of its {other[0]} hold other parts of a slice of {a.size} channels"
         remedy = "lay out both alike: part by part, with the slice in the same place of each head"
         return FormulaError("turned-otherwise", place, word=name, detail=detail, remedy=remedy)
-    detail = " but ".join(f"its {stream} turns {said(turn)}" for stream, turn in (one, other))
+    detail = " but ".join(f"its {stream} turns {turn_in_words(turn)}" for stream, turn in (one, other))
     remedy = "turn both by the same base and the same options"
     if a.size != b.size:
         right = head if head in (a.size, b.size) else max(a.size, b.size)
@@ -184,7 +184,7 @@ def unlike(
     return FormulaError("turned-otherwise", place, word=name, detail=detail, remedy=remedy)
 
 
-def said(turn: RotaryTurn) -> str:
+def turn_in_words(turn: RotaryTurn) -> str:
     """'slices of 64 channels of 512 (base 10000)'."""
     part = f", {turn.turned} of each" if turn.turned != turn.size else ""
     settings = (key if value is True else f"{key} {describe(value)}" for key, value in turn.settings if value)

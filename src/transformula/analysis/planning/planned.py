@@ -173,9 +173,9 @@ def planned(
     """Choose a layout, and say what the run takes. Raises InputError where none fits, or for a negative price."""
     if price is not None and price < 0:
         raise InputError(f"price must not be negative; given: {price:g}")
-    found = search(setting, choices, measured)
+    layouts = search(setting, choices, measured)
     return PlannedRun(
-        name, setting, found.chosen, found.compared, price, measured, (*notes, *notes_of(setting, found.chosen))
+        name, setting, layouts.chosen, layouts.compared, price, measured, (*notes, *notes_of(setting, layouts.chosen))
     )
 
 

@@ -80,16 +80,16 @@ class LayoutSearch:
 
 def search(setting: PlannedSetting, choices: LayoutChoices, measured: float = 1.0) -> LayoutSearch:
     """Choose a layout. Raises InputError, which says what would fit, where none does."""
-    found = [estimate(setting, layout, measured) for layout in layouts(setting, choices)]
-    if not found:
+    estimates = [estimate(setting, layout, measured) for layout in layouts(setting, choices)]
+    if not estimates:
         raise no_layout(setting, choices)
     ways: dict[tuple[str, str], list[LayoutEstimate]] = {}
-    for one in found:
+    for one in estimates:
         ways.setdefault((one.layout.name, one.layout.recompute), []).append(one)
     best = [best_of(many) for many in ways.values()]
     fitting = [one for one in best if one.fits]
     if not fitting:
-        raise nothing_fits(setting, choices, min(found, key=lambda one: one.memory.total))
+        raise nothing_fits(setting, choices, min(estimates, key=lambda one: one.memory.total))
     fastest = max(one.rate for one in fitting)
     about = [one for one in fitting if one.rate >= (1 - LEAST_SPEEDUP) * fastest]
     chosen = min(about, key=lambda one: (PARALLEL.index(one.layout.parallel), one.layout.again, -one.rate))
@@ -132,8 +132,8 @@ def nothing_fits(setting: PlannedSetting, choices: LayoutChoices, smallest: Layo
     )
     remedies = []
     if choices != LayoutChoices() and any(estimate(setting, one).fits for one in layouts(setting, LayoutChoices())):
-        found = search(setting, LayoutChoices()).chosen.layout
-        said = f"--parallel {found.name} --micro-batch {found.micro_batch} --recompute {found.recompute}"
+        fitting = search(setting, LayoutChoices()).chosen.layout
+        said = f"--parallel {fitting.name} --micro-batch {fitting.micro_batch} --recompute {fitting.recompute}"
         remedies.append(f"what would: {said}")
     gpus = setting.gpus * 2
     while not remedies and gpus <= MOST_GPUS:

@@ -109,10 +109,10 @@ class ParallelLayout:
 
 def amount(text: str | float, what: str) -> int:
     """A number of tokens: 10B, 300e9, 0.5M, 1_000_000. Raises InputError."""
-    found = re.fullmatch(r"\s*([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)\s*", str(text).lower())
+    match = re.fullmatch(r"\s*([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)\s*", str(text).lower())
     number = 0.0
-    if found:
-        number = float(found[1].replace(",", "").replace("_", "")) * AMOUNTS[found[2]]
+    if match:
+        number = float(match[1].replace(",", "").replace("_", "")) * AMOUNTS[match[2]]
     if not 1 <= number < 1e18:
         raise InputError(f"{what}: expected a number such as 10B, 300e9 or 500M; this is {str(text)!r:.40}")
     return round(number)

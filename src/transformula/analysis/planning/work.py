@@ -145,10 +145,10 @@ def matrices_of(value: Value, sizes: Mapping[str, Mapping[str, int]], flops: flo
     """(rows, columns) of the matrices of a call, of which one side is the width that it reads or makes."""
     if value.call is None or not flops or not value.args:
         return ()
-    found = []
+    products_of = []
     for name, size in sizes.get(value.call.path, {}).items():
         sides = [width for width in (value.args[0].width, value.width) if size % width == 0 and size > width > 1]
         if sides and not name.endswith("bias"):
-            found.append((sides[0], size // sides[0]))
-    products = sum(2 * rows * columns for rows, columns in found)
-    return tuple(found) if products <= flops else ((value.width, int(flops / 2 / value.width)),)
+            products_of.append((sides[0], size // sides[0]))
+    products = sum(2 * rows * columns for rows, columns in products_of)
+    return tuple(products_of) if products <= flops else ((value.width, int(flops / 2 / value.width)),)
