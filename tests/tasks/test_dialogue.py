@@ -17,7 +17,7 @@ from transformula.model import build
 from transformula.tasks.base import IGNORED, tasks
 from transformula.tasks.dialogue import REPLIES, TEMPLATE, Chat, distinct_pairs
 from transformula.tasks.learned_parts import batch_of, text_scores
-from transformula.tasks.turns import Turn, latest, shortened, windows_of
+from transformula.tasks.turns import Turn, latest, shorten_turn, windows_of
 from transformula.tasks.writing import load_predictor
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -128,7 +128,7 @@ def test_long_dialogues_are_cut_between_turns():
         assert all(window.history for window in windows[1:])
     windows, too_long = windows_of([turn(90, False), turn(15, True), turn(9, False), turn(41, True)], 40)
     assert too_long == (1, 1) and len(windows[0].turns[0].ids) == 20
-    assert shortened(turn(90, False), 5).ids.tolist() == [0, 1, 87, 88, 89]
+    assert shorten_turn(turn(90, False), 5).ids.tolist() == [0, 1, 87, 88, 89]
     assert [len(each.ids) for each in latest([turn(5, False), turn(6, True), turn(7, False)], 14)] == [6, 7]
 
 

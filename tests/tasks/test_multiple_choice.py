@@ -18,7 +18,7 @@ from transformula.tasks.multiple_choice import (
     question_scores,
     read_questions,
     read_rows,
-    scores_alone,
+    scores_without_context,
 )
 from transformula.tokenizers.base import tokenizers
 
@@ -81,7 +81,7 @@ def test_by_what_the_context_adds(model, tmp_path):
     questions = questions_of(written(tmp_path / "a.jsonl", ROWS))
     choosing = Choosing(64, model.tokenizer)
     scores, _ = question_scores(model.module, questions, choosing, " ")
-    alone = scores_alone(model.module, questions, choosing, " ")
+    alone = scores_without_context(model.module, questions, choosing, " ")
     by_hand = [[nats(model, "", f" {text}") for _, text in one.pairs] for one in questions]
     assert [[score.nats for score in each] for each in alone] == [pytest.approx(each, rel=1e-5) for each in by_hand]
     added = [

@@ -30,7 +30,7 @@ from ..errors import DataError
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import task
-from .scores.baselines import Baseline, constant, copied
+from .scores.baselines import Baseline, constant, copy_source
 from .scores.measured import exact_match
 from .seq2seq import COLUMNS, SequenceToSequence
 from .seq2seq_data import RowSource
@@ -197,7 +197,7 @@ class Algorithmic(SequenceToSequence):
     settings: ClassVar[type[AlgorithmicSettings]] = SymbolSettings  # type: ignore[assignment]
     measure = staticmethod(lambda answers, right: [exact_match(answers, right)])
     scores = ("exact_match", "beyond")
-    trivial: ClassVar[Mapping[str, Baseline]] = {"copy": copied, "constant": constant}
+    trivial: ClassVar[Mapping[str, Baseline]] = {"copy": copy_source, "constant": constant}
     alphabet: ClassVar[Any] = staticmethod(lambda settings: SYMBOLS[: settings.symbols])
     same: ClassVar[Any] = staticmethod(lambda source: source)
     answer: ClassVar[Any]

@@ -15,7 +15,7 @@ from ..data.splits import SplitRows
 from ..errors import DataError, InputError
 from .base import task
 from .class_weights import ClassWeights
-from .label_spelling import with_labels
+from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -83,7 +83,7 @@ class LabeledTexts(LabelReader):
         if len(rows) < len(whole):
             notes.append(f"{key}: {len(whole) - len(rows):,} rows have no text and are left out")
         rows = [split_labels(row, settings.label_separator) for row in rows] if settings.several else rows
-        return with_labels(rows, key, settings.several, notes)
+        return strip_labels(rows, key, settings.several, notes)
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]

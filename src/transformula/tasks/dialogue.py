@@ -53,11 +53,11 @@ from .replies import Prompt, Reply, Replying, parts_of
 from .scores.report import standing
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
-from .writing import WRITING_COST, Continuation, evenly
+from .writing import WRITING_COST, Continuation, spread_rows
 
 VERSION = 1  # of how messages become tokens
 TEMPLATE = {role: f"{role}\n" for role in ("system", "user", REPLIES, "tool", TOOLS)}
-CONTEXT = 512  # tokens of a dialogue at most, where the model's text does not say
+CONTEXT_TOKENS = 512  # tokens of a dialogue at most, where the model's text does not say
 SHOWN_DIALOGUES = 3  # dialogues of which a reply is written to be looked at
 
 
@@ -93,7 +93,7 @@ class DialogueSettings(SourceSettings):
 
     @field_validator("template")
     @classmethod
-    def _told_apart(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_roles_differ(cls, value: dict[str, str]) -> dict[str, str]:
         if REPLIES not in value or len(value) < 2:
             raise ValueError(f"expected a text for {REPLIES}, and for whom it replies to")
         if len(set(value.values())) < len(value) or not all(value.values()):
@@ -220,7 +220,7 @@ def read_dialogues(sources: Any, settings: Any, key: str, notes: list[str]) -> l
     return kept
 
 
-def spelled_dialogues(records: Sequence[Record], settings: Any) -> list[str]:
+def dialogue_texts(records: Sequence[Record], settings: Any) -> list[str]:
     """Dialogues as texts, from which a tokenizer learns."""
     mark = settings.template.get
     return ["".join(mark(one["role"], "") + said(one) + "\n" for one in messages_in(row)) for row in records]
@@ -233,7 +233,7 @@ class Dialogue(PartsTask):
 
     chosen: DialogueSettings
     read = staticmethod(read_dialogues)
-    spelled = staticmethod(spelled_dialogues)
+    spelled = staticmethod(dialogue_texts)
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
     measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
@@ -265,12 +265,12 @@ A conversation longer than the model's context loses its oldest messages, and a 
         context = numbers.get("context")
         if context is None:
             sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, rows.training)])]
-            context = min(CONTEXT, max(sizes, default=CONTEXT))
+            context = min(CONTEXT_TOKENS, max(sizes, default=CONTEXT_TOKENS))
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
         chat = replace(chat, context=int(context))
         self.training, self.validation = Dialogues(rows.training, chat), Dialogues(rows.validation, chat)
         self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
-        self.notes += note_too_long("training", self.training) + note_too_long("validation", self.validation)
+        self.notes += too_long_notes("training", self.training) + too_long_notes("validation", self.validation)
         self.texts = self.training.texts(self.chosen.learn)
 
     @classmethod
@@ -298,7 +298,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         scores.measure([per_token(np.array([(score.nats, score.tokens) for score in within], dtype=float))])
         scores["without_dialogue"] = nats_per_token(text_scores(model, alone))
         if self.chosen.written:
-            replies = self.written(model, evenly(total, self.chosen.written))
+            replies = self.written(model, spread_rows(total, self.chosen.written))
             scores["stops"] = float(np.mean([reply.ended for _, _, reply in replies]))
             scores["in_form"] = float(np.mean([in_form(reply, self.chat.template) for _, _, reply in replies]))
             scores["distinct_2"] = distinct_pairs([reply.text for _, _, reply in replies])
@@ -369,7 +369,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
             ("tokenizer", self.about),
         ]
         if learned:
-            examples = [in_short(messages_in(record)) for record in learned[:5]]
+            examples = [shorten_dialogue(messages_in(record)) for record in learned[:5]]
             lengths = lengths_of(np.array([text.positions for text in self.texts]))
             counted = sum(int(text.learned.sum()) for text in self.texts)
             about |= {"examples": examples, "lengths": lengths, "learned_tokens": counted}
@@ -405,14 +405,14 @@ def in_form(reply: Reply, template: Mapping[str, str]) -> bool:
     return reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}
 
 
-def note_too_long(name: str, side: Dialogues) -> list[str]:
+def too_long_notes(name: str, side: Dialogues) -> list[str]:
     """What a person is told of messages that the context cannot hold."""
     replies, others = side.too_long
     notes = [f"{name}: {replies:,} replies are longer than the context and left out"] if replies else []
     return notes + ([f"{name}: of {others:,} messages the last part is read alone"] if others else [])
 
 
-def in_short(messages: Sequence[Message]) -> str:
+def shorten_dialogue(messages: Sequence[Message]) -> str:
     """The first messages of a dialogue on one line."""
     texts = [f"{one['role']}: {shown(said(one), 40)}" for one in messages]
     return "  ".join(texts[:3]) + (f"  ({len(texts)} messages)" if len(texts) > 3 else "")

@@ -22,7 +22,7 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
-from .label_spelling import with_labels
+from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .row_predictor import EncodedRow
@@ -117,7 +117,7 @@ class LabeledPictures(LabelReader):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = picture_columns(sources, settings)
         records = read_records(sources, columns, images=["image"], **settings.reading, empty="keep")
-        return with_labels(records.read_all(key, notes), key, False, notes)
+        return strip_labels(records.read_all(key, notes), key, False, notes)
 
     def shown(self, record: Record) -> tuple[str, list[str]]:
         """Where the picture lies: its file, or the row of the file that holds it."""

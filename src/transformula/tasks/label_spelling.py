@@ -19,7 +19,7 @@ def is_label(text: str) -> bool:
     return text.strip().lower() not in MISSING
 
 
-def with_labels(records: Sequence[Record], key: str, several: bool, notes: list[str]) -> list[Record]:
+def strip_labels(records: Sequence[Record], key: str, several: bool, notes: list[str]) -> list[Record]:
     """Records whose `label` is stripped of blanks. Those without one are left out, unless a row may have several labels
     or none; a note counts them. Raises DataError where none is left."""
     rows, without = [], 0

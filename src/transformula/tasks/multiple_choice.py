@@ -195,7 +195,7 @@ class Choosing(Predictor):
         ]
 
 
-def spelled_questions(records: Sequence[Record], settings: Any) -> list[str]:
+def question_texts(records: Sequence[Record], settings: Any) -> list[str]:
     """Contexts with their choices, from which a tokenizer learns."""
     pairs = [pair for question in read_questions(records) for pair in question.pairs]
     return [context_with(context, settings.target_delimiter) + text for context, text in pairs]
@@ -206,7 +206,7 @@ class MultipleChoice(PartsTask):
     """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
 
     read = staticmethod(read_rows)
-    spelled = staticmethod(spelled_questions)
+    spelled = staticmethod(question_texts)
     row_name = "questions"
     settings = evaluation = ChoiceRowSettings
     measures = ("loss", "accuracy")
@@ -306,7 +306,7 @@ Ask a language model which of some texts most probably follows a context: any de
         parts = {name: read_questions(read_rows(source, settings, "data", notes)) for name, source in named}
         questions = [one for part in parts.values() for one in part]
         scores, cut = question_scores(trained.alone, questions, choosing, settings.target_delimiter, progress)
-        alone = scores_alone(trained.alone, questions, choosing, settings.target_delimiter)
+        alone = scores_without_context(trained.alone, questions, choosing, settings.target_delimiter)
         rows, first, main = [], 0, []
         for name, part in parts.items():
             own = slice(first, first := first + len(part))
@@ -341,7 +341,7 @@ def sources_by_name(sources: str | Sequence[str]) -> dict[str, str]:
     return dict(zip(stems if len(set(stems)) == len(files) else files, files, strict=True))
 
 
-def scores_alone(
+def scores_without_context(
     model: Any, questions: Sequence[Question], choosing: Choosing, delimiter: str
 ) -> list[list[TextScore] | None]:
     """The scores of the choices of each question without its context; None where these are the same text."""

@@ -294,7 +294,7 @@ class Questions(RowReader):
         columns = columns_for(sources, settings)
         kinds = {name: kind for name, kind in (("answers", "list"), ("starts", "numbers")) if name in columns}
         records = read_records(sources, columns, kinds=kinds, optional=tuple(kinds), **settings.reading)
-        return list(map(with_places, records.read_all(key, notes, "questions")))
+        return list(map(locate_answers, records.read_all(key, notes, "questions")))
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
@@ -443,7 +443,7 @@ def columns_for(sources: Any, settings: QuestionSettings) -> dict[str, str | int
     return columns if starts is None else {**columns, "starts": starts}
 
 
-def with_places(record: Record) -> Record:
+def locate_answers(record: Record) -> Record:
     """A record whose answers stand where it says, or where they first stand. Raises DataError where they do not."""
     context, answers = str(record["context"]), [text for text in texts_of(record) if text]
     named = record.get("starts", [context.find(text) for text in answers])

@@ -20,11 +20,11 @@ from ..tokenizers.pretrained import Pretrained
 from .base import Progress
 from .learned_parts import PartlyLearned, text_scores
 from .predictor import Answer, Predictor, predictor
-from .writing import Continuation, end_of, written_after
+from .writing import Continuation, end_of, write_after
 
-AT_ONCE = 64  # replies that are written together
+REPLIES_AT_ONCE = 64  # replies that are written together
 MAX_REPLY_TOKENS = 256  # tokens of a reply of a model of others, at most, where nothing is said
-OLDEST, PART = "the oldest messages were left out", "of a long message the last part was read alone"
+OLDEST_LEFT_OUT, PART_READ = "the oldest messages were left out", "of a long message the last part was read alone"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Replying(Predictor):
 
     def left_out(self, older: int, part: bool = False) -> str:
         """What is said of a dialogue of which so many older messages, or a part of the last one, are not read."""
-        said = " and ".join(note for note, true in ((OLDEST, older), (PART, part)) if true)
+        said = " and ".join(note for note, true in ((OLDEST_LEFT_OUT, older), (PART_READ, part)) if true)
         return said and f"{said}: the model reads {self.context} tokens"
 
     def replied(self, written: Sequence[Continuation]) -> list[list[int]]:
@@ -165,15 +165,15 @@ class Replying(Predictor):
         wanted, replies = settings.max_tokens or chat.usual()[1], [[Reply("")] for _ in inputs]
         plain = settings.model_dump(exclude={"system", "seed", "max_tokens"})
         rows = [row for row, messages in enumerate(inputs) if messages]
-        for first in range(0, len(rows), AT_ONCE):
-            some = rows[first : first + AT_ONCE]
+        for first in range(0, len(rows), REPLIES_AT_ONCE):
+            some = rows[first : first + REPLIES_AT_ONCE]
             prompts = [chat.prompt(inputs[row], settings) for row in some]
             begun = [prompt.ids for prompt in prompts]
             drawing = SamplingSettings(**plain, seed=settings.seed + first)
             # the last one written is not read
             left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
             apart = not self.continues
-            written = written_after(models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart)
+            written = write_after(models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart)
             scores = chat.scores(models[0], begun, written)
             for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"

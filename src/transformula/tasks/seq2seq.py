@@ -24,7 +24,7 @@ from ..data.settings import FileSettings, Named, Seq2SeqSettings
 from ..data.source_target import references_of
 from ..data.sources import need_sources
 from ..data.splits import short_row
-from ..errors import ConfigError, InputError, setting
+from ..errors import ConfigError, InputError, setting, shortened
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..plain import several
@@ -251,8 +251,9 @@ line out, in order; an empty line stays one. So it is for every model that write
         lines = []
         for record, text in zip(records, self.data.texts(model, records), strict=True):
             source = record["source"]
-            lines += [f"source     {shortened(source)}"] if isinstance(source, str) else [f"picture    {record.place}"]
-            lines += [f"output     {shortened(text)}", f"reference  {shortened(str(record['target']))}", ""]
+            first = ("source", source) if isinstance(source, str) else ("picture", record.place)
+            texts = (first, ("output", text), ("reference", str(record["target"])))
+            lines += [*(f"{name:<11}{shortened(' '.join(each.split()), 100)}" for name, each in texts), ""]
         return "\n".join(lines).strip()
 
     @classmethod
@@ -334,9 +335,3 @@ def how_of(settings: SearchSettings, usual: int, models: int) -> str:
     parts += [f"no {settings.block_ngrams} tokens in a row twice"] if settings.block_ngrams else []
     parts += [f"{models} models, their {settings.ensemble} averaged"] if models > 1 else []
     return ", ".join(parts)
-
-
-def shortened(text: str, width: int = 100) -> str:
-    """A text on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 3] + "..."

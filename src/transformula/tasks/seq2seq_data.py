@@ -30,7 +30,7 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, sample_of
-from .writing import Writing, end_of, evenly
+from .writing import Writing, end_of, spread_rows
 
 
 class RowSource:
@@ -251,7 +251,7 @@ class Seq2SeqData:
     def generated_rows(self) -> list[int]:
         """Validation rows for which targets are generated: evenly over all."""
         count = len(self.validation)
-        return evenly(count, count if self.settings.written is None else self.settings.written)
+        return spread_rows(count, count if self.settings.written is None else self.settings.written)
 
     def texts(self, model: Any, records: Sequence[Record], progress: Progress | None = None) -> list[str]:
         """What a model writes for rows, greedily."""

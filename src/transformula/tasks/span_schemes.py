@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, setting
-from .scores.tags import SAME, TAG
+from .scores.tags import SAME_LETTERS, TAG
 
 
 def mark_spans(tags: Sequence[str]) -> bool:
@@ -23,7 +23,7 @@ def mark_spans(tags: Sequence[str]) -> bool:
 
 def span_letter(tag: str) -> str:
     """B, I, E or S of a tag such as "B-PER", and of those of BILOU and BMES; O of any other."""
-    return SAME.get(tag[0], tag[0]) if tag[1:2] == "-" and tag[0] in "BIMELSU" else "O"
+    return SAME_LETTERS.get(tag[0], tag[0]) if tag[1:2] == "-" and tag[0] in "BIMELSU" else "O"
 
 
 def may_follow_in_bio(before: str, tag: str) -> bool:

@@ -24,7 +24,7 @@ def tags_of(record: Record) -> list[str]:
     return record["tags"]  # type: ignore[return-value]
 
 
-def with_stripped_tags(row: Record, column: str | int) -> Record:
+def strip_tags(row: Record, column: str | int) -> Record:
     """A row whose tags are stripped of blanks. Raises DataError for a token that has none."""
     tags = [tag.strip() for tag in tags_of(row)]
     place = next((place for place, tag in enumerate(tags) if not is_label(tag)), None)

@@ -43,7 +43,7 @@ from .scores.confusion import entity_table, tag_confusion
 from .scores.measured import Measured, ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
 from .span_schemes import allowed_moves, mark_spans, scheme_of
-from .tagged_rows import columns_for, tags_of, tokens_of, with_stripped_tags, word_counts
+from .tagged_rows import columns_for, strip_tags, tags_of, tokens_of, word_counts
 from .verb import Verb
 from .writing import load_predictor
 
@@ -273,7 +273,7 @@ class TaggedSentences(RowReader):
                     f"{row.place}: {tokens} tokens ({columns['tokens']}) with {tags} tags ({columns['tags']}): each"
                     " token has one tag; mend the row or take it out"
                 )
-            rows += [with_stripped_tags(row, columns["tags"])] if tokens else []
+            rows += [strip_tags(row, columns["tags"])] if tokens else []
         if not rows:
             raise DataError(f"{key}: no sentence has tokens; is it the right column?", path=records.name)
         if len(rows) < len(sentences):

@@ -6,7 +6,7 @@ from typing import Any
 
 from .base import task
 from .bleu_tokenizer import BleuEvaluation, BleuSettings, with_bleu_tokenizer
-from .scores.baselines import copied, word_by_word
+from .scores.baselines import copy_source, word_by_word
 from .scores.measured import Measured, bleu, chrf
 from .seq2seq import SequenceToSequence
 from .seq2seq_data import RowSource
@@ -27,4 +27,4 @@ class Translation(SequenceToSequence):
     measure = staticmethod(by_bleu)
     options = staticmethod(with_bleu_tokenizer)
     scores = ("bleu", "bleu_lower_cased", "chrf2")
-    trivial = {"copy": copied, "word by word": word_by_word}
+    trivial = {"copy": copy_source, "word by word": word_by_word}

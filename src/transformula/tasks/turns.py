@@ -32,10 +32,10 @@ class TooLong(NamedTuple):
     """What a context could not hold."""
 
     replies: int = 0  # left out
-    others: int = 0  # other messages, shortened
+    others: int = 0  # other messages, shorten_turn
 
 
-def shortened(turn: Turn, room: int) -> Turn:
+def shorten_turn(turn: Turn, room: int) -> Turn:
     """The mark of a turn and its latest tokens, at most `room` in all."""
     kept = turn.ids if len(turn.ids) <= room else np.append(turn.ids[: turn.mark], turn.ids[turn.mark - room :])
     return turn._replace(ids=kept)
@@ -49,7 +49,7 @@ def latest(turns: Sequence[Turn], room: int, whole: bool = False) -> list[Turn]:
         room -= len(turn.ids)
         if room < 0:
             left = room + len(turn.ids)
-            return kept or ([shortened(turn, left)] if left > turn.mark + 1 and not whole else [])
+            return kept or ([shorten_turn(turn, left)] if left > turn.mark + 1 and not whole else [])
         kept.insert(0, turn)
     return kept
 
@@ -59,7 +59,7 @@ def windows_of(turns: Sequence[Turn], room: int) -> tuple[list[Window], TooLong]
     after the first begins with turns of the one before, as far as half of the room holds them."""
     fitting = [turn for turn in turns if not turn.reply or len(turn.ids) <= room]
     others = sum(not turn.reply and len(turn.ids) > room // 2 for turn in fitting)
-    fitting = [turn if turn.reply else shortened(turn, room // 2) for turn in fitting]
+    fitting = [turn if turn.reply else shorten_turn(turn, room // 2) for turn in fitting]
     windows = [Window([], [])]
     for place, turn in enumerate(fitting):
         window = windows[-1]

@@ -35,7 +35,7 @@ from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
 
 PAIRS = "pairs.json"
 SOURCE = "source"  # the folder of the source's own tokenizer, where it has one
-AT_ONCE = 512  # sources that are looked up together: the search puts these into batches by length
+SOURCES_AT_ONCE = 512  # sources that are looked up together: the search puts these into batches by length
 # What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
 WRITING_COST = 2.0
 
@@ -66,7 +66,7 @@ class TextGenerator(Predictor):
     ) -> list[str]:
         """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
         begun = [self.begin(text) for text in prompts]
-        return [one.text for one in written_after(module, self.tokenizer, begun, settings, on_text)]
+        return [one.text for one in write_after(module, self.tokenizer, begun, settings, on_text)]
 
     def begin(self, prompt: str) -> list[int]:
         """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
@@ -98,7 +98,7 @@ class Continuation(NamedTuple):
     ids: list[int]
 
 
-def written_after(
+def write_after(
     module: Any,
     tokenizer: Tokenizer,
     prompts: Sequence[Sequence[int]],
@@ -215,8 +215,8 @@ class Writing(Predictor):
         positions = min((count for count in learned if count is not None), default=math.inf)
         written = [[Written("")] for _ in inputs]
         nonempty = [row for row, source in enumerate(inputs) if not isinstance(source, str) or source.strip()]
-        for first in range(0, len(nonempty), AT_ONCE):
-            rows = nonempty[first : first + AT_ONCE]
+        for first in range(0, len(nonempty), SOURCES_AT_ONCE):
+            rows = nonempty[first : first + SOURCES_AT_ONCE]
             prompts, sources = self.prompts([inputs[row] for row in rows])
             for row, ids in zip(rows, sources.get("source", ()), strict=False):
                 if len(ids) > positions:
@@ -343,7 +343,7 @@ class Writing(Predictor):
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
 
 
-def evenly(rows: int, most: int) -> list[int]:
+def spread_rows(rows: int, most: int) -> list[int]:
     """The places of at most so many of the rows, evenly over all: those for which a text is generated."""
     count = min(rows, most)
     return [place * rows // count for place in range(count)]

@@ -16,7 +16,7 @@ from transformula.errors import InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import (
     constant,
-    copied,
+    copy_source,
     first_sentence,
     function_name,
     predicted_by,
@@ -96,7 +96,7 @@ def rows(sources: Sequence[str] = (), targets: Sequence[str] = ()) -> list[Recor
 
 
 def test_baselines() -> None:
-    assert copied([], rows(["a", "b"])) == ["a", "b"]
+    assert copy_source([], rows(["a", "b"])) == ["a", "b"]
     assert first_sentence([], rows(["It costs 3.5 euros! Dr. Who?\nNo.", "Dr. Who", ""])) == [
         "It costs 3.5 euros!",
         "Dr.",
@@ -108,7 +108,7 @@ def test_baselines() -> None:
     # what is there twice among thousands is no template
     some = constant(rows(targets=["odd"] * 2 + [f"a man number {i}" for i in range(1000)]), two[:1])
     assert some is not None and some[0].startswith("a man")
-    assert predicted_by({"copy": copied, "constant": constant}, [], two, []) == {"copy": ["x", "y"]}
+    assert predicted_by({"copy": copy_source, "constant": constant}, [], two, []) == {"copy": ["x", "y"]}
 
 
 def test_word_by_word() -> None:

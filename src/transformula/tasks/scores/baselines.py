@@ -37,7 +37,7 @@ def predicted_by(
     return {name: predicted for name, predicted in predictions.items() if predicted is not None}
 
 
-def copied(learned: Sequence[Record], records: Sequence[Record]) -> list[str]:
+def copy_source(learned: Sequence[Record], records: Sequence[Record]) -> list[str]:
     """The source as it is."""
     return texts_of(records, "source")
 

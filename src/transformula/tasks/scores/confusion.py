@@ -66,7 +66,7 @@ def confusion(predicted: Sequence[str], references: Sequence[str]) -> Confusion:
     """Counts of rows by reference and prediction. Labels stand in the order of the alphabet, numbers by size. Raises
     InputError."""
     check_as_many(predicted, references)
-    return Confusion(in_order({*predicted, *references}), Counter(zip(references, predicted, strict=True)))
+    return Confusion(sort_labels({*predicted, *references}), Counter(zip(references, predicted, strict=True)))
 
 
 def tag_confusion(predicted: Tags, references: Tags) -> Confusion:
@@ -75,7 +75,7 @@ def tag_confusion(predicted: Tags, references: Tags) -> Confusion:
     return confusion(*([tag for tags in side for tag in tags] for side in (predicted, references)))
 
 
-def in_order(labels: Collection[str]) -> list[str]:
+def sort_labels(labels: Collection[str]) -> list[str]:
     """Labels by the alphabet; where all are numbers, by size."""
     try:
         return sorted(labels, key=float)

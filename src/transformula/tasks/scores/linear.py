@@ -34,13 +34,13 @@ def tfidf_linear(training: Sequence[Text], labels: Sequence[Any], texts: Sequenc
     rows with it), rows of length 1. For lists of labels, one machine for each label. It learns from at most `MAX_TEXTS`
     of the texts, spread evenly over them."""
     svm = need("sklearn.svm", "TF-IDF")
-    if not any(map(str.strip, map(as_one_text, training))):
+    if not any(map(str.strip, map(join_texts, training))):
         return most_frequent_label(training, labels, texts)
     words = tfidf(ngram_range=(1, 2), sublinear_tf=True)
     chosen = spread_places(len(training), MAX_TEXTS)
-    known = words.fit_transform(as_one_text(training[place]) for place in chosen)
+    known = words.fit_transform(join_texts(training[place]) for place in chosen)
     known_labels = [labels[place] for place in chosen]
-    return predictions_of(svm.LinearSVC(random_state=0), known, known_labels, words.transform(map(as_one_text, texts)))
+    return predictions_of(svm.LinearSVC(random_state=0), known, known_labels, words.transform(map(join_texts, texts)))
 
 
 def tfidf_cosine(
@@ -105,7 +105,7 @@ def predictions_of(model: Any, known: Any, labels: Sequence[Any], features: Any)
     return [list(row) for row in kinds.inverse_transform(chosen)]
 
 
-def as_one_text(text: Text) -> str:
+def join_texts(text: Text) -> str:
     return text if isinstance(text, str) else " ".join(text)
 
 

@@ -170,7 +170,7 @@ def bleu(
     metrics = need("sacrebleu", "BLEU").metrics
     name = "BLEU lower-cased" if lowercase else "BLEU"
     alone = metrics.BLEU(**options, effective_order=True)
-    return measured_by(metrics.BLEU(**options), alone, name, predictions, references)
+    return by_sacrebleu(metrics.BLEU(**options), alone, name, predictions, references)
 
 
 def chrf(predictions: Sequence[str], references: References) -> Measured:
@@ -183,10 +183,10 @@ def chrf(predictions: Sequence[str], references: References) -> Measured:
     Raises MissingExtra without sacrebleu, InputError.
     """
     metric = need("sacrebleu", "chrF").metrics.CHRF()
-    return measured_by(metric, metric, "chrF2", predictions, references)
+    return by_sacrebleu(metric, metric, "chrF2", predictions, references)
 
 
-def measured_by(metric: Any, alone: Any, name: str, predictions: Sequence[str], references: References) -> Measured:
+def by_sacrebleu(metric: Any, alone: Any, name: str, predictions: Sequence[str], references: References) -> Measured:
     """A score by a metric of sacrebleu, and by another one for single examples: counts of n-grams, which are summed."""
     lists = reference_lists(predictions, references)
     columns = [[each[i] if i < len(each) else None for each in lists] for i in range(max(map(len, lists)))]

@@ -43,7 +43,7 @@ def measure(word: str) -> int:
     return kinds(word).count("vc")
 
 
-def short(word: str) -> bool:
+def is_short(word: str) -> bool:
     """Whether it ends as `hop`: consonant, vowel, consonant other than w, x, y; or, as NLTK has it, is like `at`."""
     letters = kinds(word)
     return (letters.endswith("cvc") and word[-1] not in "wxy") or letters == "vc"
@@ -60,9 +60,9 @@ def stem(word: str) -> str:
     while word.endswith("alli") and measure(word[:-4]) > 0:  # in NLTK it goes first, and the rest is looked at again
         word = word[:-2]
     for endings, least in ((STEP_2, 1), (STEP_3, 1), (STEP_4, 2)):
-        word = replaced(word, endings, least)
+        word = replace_ending(word, endings, least)
     left = word[:-1]
-    if word.endswith("e") and (measure(left) > 1 or (measure(left) == 1 and not short(left))):  # 5a: cease, not rate
+    if word.endswith("e") and (measure(left) > 1 or (measure(left) == 1 and not is_short(left))):  # 5a: cease, not rate
         word = left
     return word[:-1] if word.endswith("ll") and measure(word[:-1]) > 1 else word  # 5b
 
@@ -89,10 +89,10 @@ def participle(word: str) -> str:
         return left + "e"
     if left[-1] == left[-2:-1] and kinds(left)[-1] == "c":
         return left if left[-1] in "lsz" else left[:-1]
-    return left + "e" if measure(left) == 1 and short(left) else left
+    return left + "e" if measure(left) == 1 and is_short(left) else left
 
 
-def replaced(word: str, endings: Mapping[str, str], least: int) -> str:
+def replace_ending(word: str, endings: Mapping[str, str], least: int) -> str:
     """2 to 4: the first ending of a table that fits decides; it changes where the measure before it is `least`."""
     for ending, becomes in endings.items():
         if word.endswith(ending):

@@ -18,10 +18,10 @@ import numpy as np
 from ...cost.words import table
 from .measured import Measured, Numbers, ReportPart
 
-LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
+INTERVAL_LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
 AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB
 SHOWN_EXAMPLES = 10  # of the best ones, and of the worst
-WIDTH = 100  # columns of a line of an example
+EXAMPLE_COLUMNS = 100  # columns of a line of an example
 
 
 def resample(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbers:
@@ -37,9 +37,9 @@ def resample(measured: Measured, resamples: int = 1000, seed: int = 1) -> Number
 
 
 def interval_of(resampled: Sequence[float] | Numbers) -> tuple[float, float] | tuple[()]:
-    """Between which the middle LEVEL of the scores of resamples lie; nothing where all resamples score alike, as with 4
-    right answers of 4: that says nothing of other examples."""
-    low, high = np.quantile(np.asarray(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    """The ends of the middle INTERVAL_LEVEL of the scores of resamples; nothing where all score alike, as with 4 right
+    answers of 4: that says nothing of other examples."""
+    low, high = np.quantile(np.asarray(resampled), [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2])
     return (float(low), float(high)) if low < high else ()
 
 
@@ -120,7 +120,8 @@ class Example:
         lines = [f"example {self.index + 1:,}: {self.score:.1f}{sure}"]
         for name, text in rows:
             head = f"  {name:10}  "
-            lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [head + "-"]
+            wrapped = textwrap.wrap(text, EXAMPLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
+            lines += wrapped or [head + "-"]
         return "\n".join(lines) + "\n"
 
 
@@ -157,7 +158,7 @@ class ScoreReport(Report):
             row.measured.name: {
                 "score": row.measured.score,
                 "interval": list(row.interval) or None,
-                "level": LEVEL,
+                "level": INTERVAL_LEVEL,
                 "baselines": dict(row.baselines),
                 "signature": row.measured.signature,
             }
@@ -175,7 +176,7 @@ class ScoreReport(Report):
 
     def __repr__(self) -> str:
         names = list(dict.fromkeys(name for row in self.rows for name in row.baselines))
-        cells, lines = [["", "score", f"{100 * LEVEL:.0f} % interval", *names]], []
+        cells, lines = [["", "score", f"{100 * INTERVAL_LEVEL:.0f} % interval", *names]], []
         for row in self.rows:
             name, score, digits = row.measured.name, row.measured.score, row.measured.digits
             interval = f"[{', '.join(f'{end:.{digits}f}' for end in row.interval)}]" if row.interval else "-"

@@ -18,7 +18,7 @@ from ...errors import InputError
 from .measured import Measured, check_as_many, ratio, share_of_sums
 
 TAG = re.compile(r"([BIMELSU])(?:-(.*))?", re.DOTALL)
-SAME = {"M": "I", "L": "E", "U": "S"}  # BMES and BILOU: letters for the same
+SAME_LETTERS = {"M": "I", "L": "E", "U": "S"}  # BMES and BILOU: letters for the same
 Tags = Sequence[Sequence[str]]  # of each sentence the tags of its tokens
 
 
@@ -41,7 +41,7 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
         parts = TAG.fullmatch(tag)
         if parts is None:
             raise InputError(f"tag {tag!r} of token {place + 1}: spans have tags such as B-PER, I-PER and O")
-        letter, ours = SAME.get(parts[1], parts[1]), parts[2] or ""
+        letter, ours = SAME_LETTERS.get(parts[1], parts[1]), parts[2] or ""
         if letter in "IE" and before in "BI" and ours == label:
             spans[-1] = spans[-1]._replace(end=place + 1)
         else:
