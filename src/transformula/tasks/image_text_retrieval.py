@@ -74,9 +74,6 @@ class ImageTextEmbedder(VectorPredictor):
         lines = super().listed(path)
         return [str(path.parent / line) if line.lower().endswith(SUFFIXES) else line for line in lines]
 
-    def encode(self, inputs: Sequence[str]) -> list[EncodedRow]:
-        return self.joined([[ids] for ids in self.texts(inputs)])
-
     def sides(self, records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
         return [record["source"] for record in records], [str(record["target"]) for record in records]
 
@@ -129,9 +126,6 @@ class CaptionedPictures(VectorReader):
         shape = picture_shape(rows.training[0]["source"], sizes.pop("channels", None))
         assert shape is not None
         return ImageTextEmbedder(tokenizer, list(inputs), sizes["context"], settings.lower, list(shape))
-
-    def texts(self, records: Sequence[Record]) -> list[str]:
-        return [str(row["target"]) for row in records]
 
     def side(self, kind: Any, records: Sequence[Record]) -> Side:
         """Rows of texts; the pictures of their records are read when a batch has them."""

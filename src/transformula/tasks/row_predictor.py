@@ -118,9 +118,9 @@ class RowEncoder(Predictor):
     columns: ClassVar[tuple[str, ...]] = ("text",)
     """What of a row it reads: one is an input as it is, several come by name."""
 
-    @abstractmethod
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        """Inputs as the model reads them, in order."""
+        """Inputs as the model reads them, in order: texts, unless a task says otherwise."""
+        return self.joined([[ids] for ids in self.texts(inputs)])
 
     def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
         """Positions of rows, (rows,) int64: of the longest sequence of each."""

@@ -112,6 +112,7 @@ class RowReader(ABC):
 
     compared  the fields by which an evaluation row is also a training row
     together  fields that keep rows on one side of a split where they are equal; by default those
+    kind      the class of the predictor, where it takes nothing from the data but its tokenizer
     default   the built-in set that is read where no data is named; "" for none
     mixed     a batch has any rows, not those of like lengths: for a loss that compares the rows of a batch
     parted    a row that is too long is read in parts, as long as rows of training; else its rest is not read
@@ -119,6 +120,7 @@ class RowReader(ABC):
 
     compared: tuple[str, ...] = ("text",)
     together: tuple[str, ...] = ()
+    kind: type[RowEncoder]
     default: str = ""
     mixed: bool = False
     parted: bool = False
@@ -127,13 +129,13 @@ class RowReader(ABC):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> Sequence[Record]:
         """The records of some sources; `key` names these in errors. What a person is told is added to `notes`."""
 
-    @abstractmethod
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> Any:
         """The predictor: what a trained model needs to answer. `sizes` has the numbers vocab (without a tokenizer that
         which the model states, or 0) and context, and those of `numbers_of`. It takes the others that the model's text
         needs from the data."""
+        return self.kind(tokenizer, list(inputs), sizes["context"], settings.lower)
 
     def target(self, kind: Any, record: Record) -> Tensor:
         """What the model should say of a record; 0 where the loss compares the rows of a batch. Raises DataError for
@@ -141,8 +143,10 @@ class RowReader(ABC):
         return torch.tensor(0)
 
     def texts(self, records: Sequence[Record]) -> list[str]:
-        """The texts that a tokenizer learns from; none where there are no texts."""
-        return []
+        """The texts that a tokenizer learns from, of the fields `compared` unless a task says otherwise; none where
+        there are no texts."""
+        values = (row.get(name) for row in records for name in self.compared)
+        return [value for value in values if isinstance(value, str) and value]
 
     def tokenizer(self, rows: SplitRows, settings: Any, numbers: Mapping[str, Any]) -> tuple[Tokenizer | None, str]:
         """What makes tokens of texts, None where `learn` says it; and in words how, "" where there are no texts."""

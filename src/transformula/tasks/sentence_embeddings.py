@@ -84,9 +84,6 @@ class TextEmbedder(VectorPredictor):
                 raise InputError(f"source {number}: give a text, or two with a tab between; in Python (text, text)")
         return [each[0] if len(each) == 1 else tuple(each) for each in opened]
 
-    def encode(self, inputs: Sequence[str]) -> list[EncodedRow]:
-        return self.joined([[ids] for ids in self.texts(inputs)])
-
     def sides(self, records: Sequence[Record]) -> tuple[list[str], list[str]]:
         one, other = ([str(record[name]) for record in records] for name in self.columns)
         return one, other
@@ -148,9 +145,6 @@ class TextPairs(VectorReader):
             raise DataError(f"every score is {scores[0]:g}: there is nothing to learn; is it the right column?")
         scale = [min(scores), max(scores)] if scores else []
         return TextEmbedder(tokenizer, list(inputs), sizes["context"], settings.lower, scale)
-
-    def texts(self, records: Sequence[Record]) -> list[str]:
-        return [str(row[name]) for row in records for name in self.compared if row[name]]
 
     def target(self, kind: TextEmbedder, record: Record) -> Tensor:
         """() float32, the score from 0 to 1; () int64 where there is none."""
