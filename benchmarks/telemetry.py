@@ -38,7 +38,7 @@ from transformula.training.loop import Trainer  # noqa: E402
 from transformula.training.optimizer import optimizers  # noqa: E402
 from transformula.training.progress import Progress  # noqa: E402
 from transformula.training.state import RunState  # noqa: E402
-from transformula.training.telemetry import APART  # noqa: E402
+from transformula.training.telemetry import COMPILED_TIMES_RARER  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 
 FORMULA = "x = x + attention(norm(x))\nx = x + scalar(0.5) * mlp(norm(x))"
@@ -80,7 +80,7 @@ def measure(sizes: dict[str, int], precision: str, steps: int, compiled: bool) -
     with tempfile.TemporaryDirectory() as folder:
         trainer = trainer_for(Path(folder), sizes, precision, compiled)
         seconds = []
-        apart = 2 * (APART if compiled else 1)
+        apart = 2 * (COMPILED_TIMES_RARER if compiled else 1)
         for _ in range(steps + WARM):
             begin = time.process_time()
             trainer.step()

@@ -20,7 +20,7 @@ from transformula.cost.memory import FLOAT, of_parameters
 from transformula.data.settings import DataSettings
 from transformula.errors import InputError
 from transformula.training.adapters import choose_trained
-from transformula.training.memory import roughly
+from transformula.training.memory_notice import bound_of_step
 from transformula.training.optimizer import numbers_of, optimizers, parameters_of
 from transformula.training.optimizers import keeps_of
 from transformula.training.parallel import layout
@@ -106,14 +106,15 @@ def test_a_layout_of_several_processes_asks(monkeypatch: pytest.MonkeyPatch) -> 
     found = []
     for name in ("muon", "adamw"):
         settings = TrainingSettings(optimizer=name)
-        found.append(layout.by_size("auto", settings, ranks, choose_trained(model, settings), torch.device("cpu")))
+        trained = choose_trained(model, settings)
+        found.append(layout.choose_by_size("auto", settings, ranks, trained, torch.device("cpu")))
     assert [one.data for one, _ in found] == ["fsdp", "ddp"] and "optimizer's state take" in found[0][1]
 
 
 @pytest.mark.usefixtures("hoarding")
 def test_the_bound_of_a_step_asks() -> None:
     model, part = ToyModel(), ToyTask().batch(0, 0)
-    muon, adamw = (roughly(model, part, TrainingSettings(optimizer=name)) for name in ("muon", "adamw"))
+    muon, adamw = (bound_of_step(model, part, TrainingSettings(optimizer=name)) for name in ("muon", "adamw"))
     assert muon - adamw == FLOAT * (MUCH - 2) * sum(p.numel() for p in model.parameters())
 
 
@@ -148,6 +149,6 @@ def test_no_other_file_knows_what_an_optimizer_keeps() -> None:
                 asking.add(path)
     assert found == {f"training/optimizers/{name}.py" for name in names}
     assert asking == {
-        "api/planning.py", "api/room.py", "comparison/costs.py", "training/fit.py", "training/memory.py",
+        "api/planning.py", "api/room.py", "comparison/costs.py", "training/fit.py", "training/memory_notice.py",
         "training/parallel/layout.py",
     }  # fmt: skip

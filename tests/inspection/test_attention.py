@@ -16,7 +16,7 @@ from PIL import Image
 
 from transformula import Model, inspect
 from transformula.errors import InputError, UnknownName
-from transformula.inspection.attention import attention, levels, shrunk
+from transformula.inspection.attention import attention, levels, shrink
 from transformula.language.model_file import read_text
 from transformula.model.transformer import evaluating
 
@@ -151,7 +151,7 @@ def test_the_picture_holds_the_maps() -> None:
 
 
 def test_many_large_maps_stay_under_a_megabyte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformula.inspection.attention.LARGEST", 4000)
+    monkeypatch.setattr("transformula.inspection.attention.MAX_MAP_BYTES", 4000)
     model = Model("pre-norm", **SIZES | {"context": 64, "heads": 4})
     small = inspect(model, "attention", tokens=[n % 11 for n in range(64)])
     assert len(set(np.unique(np.concatenate([levels(m, 7) for m in small.maps])))) <= 8
@@ -173,9 +173,9 @@ def test_weights_below_zero_are_told() -> None:
 
 
 def test_larger_maps_are_drawn_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformula.inspection.attention.POINTS", 50)
+    monkeypatch.setattr("transformula.inspection.attention.MAX_POINTS", 50)
     look = inspect(model_of(), "attention", tokens=IDS)
-    block, drawn = shrunk(look.maps)
+    block, drawn = shrink(look.maps)
     assert block == 2 and look.data["block"] == 2 and [each.shape for each in drawn] == [(2, 4, 4)] * 2
     assert drawn[0][1, 2, 0] == look.maps[0][1, 4:6, 0:2].max() and drawn[0][0, 3, 3] == look.maps[0][0, 6, 6]
     assert look.data["maps"][0]["shape"] == [2, 4, 4]

@@ -14,7 +14,7 @@ from transformula.errors import InputError, UnknownName
 from transformula.inspection.ablation import ablate, mean_and_interval
 from transformula.inspection.collapse import collapse, effective_rank, similarity
 from transformula.inspection.gradients import gradients
-from transformula.inspection.lens import lens, log_shares, stopped
+from transformula.inspection.lens import lens, log_shares, stop_after
 from transformula.inspection.norms import norms
 from transformula.inspection.patching import patch
 from transformula.inspection.rows import next_token_loss, rows_given_to
@@ -53,7 +53,7 @@ def test_a_model_that_stops_is_the_model_of_fewer_layers(name: str) -> None:
     for depth in (1, 2):
         shallow = Model(name, **SIZES | {"depth": depth})
         shallow.module.load_state_dict(deep.module.state_dict(), strict=False)
-        twin = stopped(deep.module.eval(), deep.architecture.main, depth)
+        twin = stop_after(deep.module.eval(), deep.architecture.main, depth)
         with torch.no_grad():
             assert torch.equal(twin(**row_of()), shallow.module.eval()(**row_of()))
 

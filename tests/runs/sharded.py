@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,12 +24,31 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from tests.pace import PATIENCE
 from transformula.atomic_io import write_whole
 from transformula.errors import CheckpointError, RunError
+from transformula.interop.weights import put_tensors
 from transformula.runs import parts, sharded_checkpoint
 from transformula.runs.checkpoint import Checkpoint, folder_of, save_checkpoint
-from transformula.runs.sharded_checkpoint import Saver, load_sharded, newest_shared, save_sharded
+from transformula.runs.sharded_checkpoint import SaveGroup, Saver, load_shared, newest_shared
 
 STREAMS = {"torch": torch.arange(5, dtype=torch.uint8)}
 Groups = dict[str, dict[str, Tensor]]
+
+
+def save_sharded(
+    checkpoints: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], streams: Mapping[str, Tensor],
+    state: Mapping[str, Any], run: str = "",
+) -> Path:  # fmt: skip
+    """Write one checkpoint by all ranks, and return its folder: what `Saver` does in the background."""
+    saver = Saver(checkpoints, background=False)
+    saver.begin_save(step, groups, streams, state, run)
+    return saver.wait() or folder_of(checkpoints, step)
+
+
+def load_sharded(folder: Path, into: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Fill tensors, whole or divided in any way, from a checkpoint in either form."""
+    ranks = SaveGroup()
+    read = load_shared(folder, "", lambda file, name, _: into.get(file, {}).get(name), ranks)
+    for file, own in into.items():
+        ranks.agreed(partial(put_tensors, own, getattr(read, file), folder / file))
 
 
 def toy() -> nn.Module:
@@ -218,7 +238,7 @@ def by_two(folder: Path) -> dict[str, Any]:
         "name": said(lambda: load_sharded(first, {"weights": {"0.wait": groups["weights"]["0.weight"]}})),
     }
     like = lambda name, key, shape: groups[name].get(key)  # noqa: E731
-    newest, passed = newest_shared(folder, "this run", like)
+    newest, passed = newest_shared(folder, "this run", like, SaveGroup())
     assert newest is not None
     held = [isinstance(newest.weights["0.weight"], DTensor), isinstance(newest.weights["count"], DTensor)]
     found["newest"] = newest.step, dict(newest.state), passed, held
@@ -229,7 +249,7 @@ def by_two(folder: Path) -> dict[str, Any]:
             content[-1] ^= 1
             file.write_bytes(content)
     dist.barrier()
-    newest, passed = newest_shared(folder, "this run", like)
+    newest, passed = newest_shared(folder, "this run", like, SaveGroup())
     found["older"] = newest and newest.step, passed
     dist.barrier()
     save_sharded(folder, 3, groups, STREAMS, {"units": 7}, "this run")  # in the place of the damaged one

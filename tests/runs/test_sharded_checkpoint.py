@@ -18,7 +18,7 @@ from tests.training.parallel.two_ranks import on_ranks
 from transformula.atomic_io import remove_partial
 from transformula.errors import CheckpointError
 from transformula.runs.checkpoint import MANIFEST, Checkpoint, folder_of, load_checkpoint, newest, save_checkpoint
-from transformula.runs.sharded_checkpoint import Saver, load_sharded, save_sharded
+from transformula.runs.sharded_checkpoint import Saver
 
 DIVIDED = ("average", "optimizer", "weights")
 
@@ -132,7 +132,7 @@ def test_one_process_reads_what_ranks_wrote(copied: Path) -> None:
     assert sharded.differing(read, expected) == []
     assert torch.equal(checkpoint.streams["torch"], sharded.STREAMS["torch"])
     into = sharded.blank(expected)
-    load_sharded(copied, into)
+    sharded.load_sharded(copied, into)
     assert sharded.differing(into, expected) == []
 
 
@@ -184,7 +184,7 @@ def test_one_process_writes_the_plain_form(tmp_path: Path) -> None:
     """What nobody divides is written as one process writes it, file for file."""
     _, groups = sharded.trained(sharded.toy())
     save_checkpoint(tmp_path / "a", Checkpoint(1, streams=sharded.STREAMS, state={"units": 1}, run="r", **groups))
-    save_sharded(tmp_path / "b", 1, {**groups, "adapters": {}}, sharded.STREAMS, {"units": 1}, "r")
+    sharded.save_sharded(tmp_path / "b", 1, {**groups, "adapters": {}}, sharded.STREAMS, {"units": 1}, "r")
     one, other = ({p.name: p.read_bytes() for p in folder_of(tmp_path / n, 1).iterdir()} for n in "ab")
     assert one == other
 

@@ -81,7 +81,7 @@ def test_evaluations_on_the_way_take_their_share_and_the_last_sees_all(
 ) -> None:
     """A quarter of a run that is soon over, less of a longer one."""
     if share == 0.05:
-        monkeypatch.setattr(evaluation, "QUICK", 0.0)
+        monkeypatch.setattr(evaluation, "QUICK_FLOPS", 0.0)
     task = Sampled()
     result = run(tmp_path / "run", task=task, steps=steps)
     on_the_way = [rows for rows in task.seen if rows != ROWS]

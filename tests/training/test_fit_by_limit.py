@@ -20,7 +20,7 @@ from transformula.runs.folder import RunFolder
 from transformula.tasks.base import Batch
 from transformula.tasks.chunked_loss import token_loss
 from transformula.training import machine
-from transformula.training.fit import USABLE, parts_of
+from transformula.training.fit import USABLE_SHARE, parts_of
 
 ROWS, CONTEXT, VOCAB = 12, 512, 500
 NO_MEMORY = 7
@@ -68,7 +68,7 @@ def fit_in_little(kind: str, folder: Path) -> None:
         run(folder / f"{rows}", micro_batches=ROWS // rows, **given)
         taken.append(of_process("VmHWM:") - before)
     usable = sum(taken) // 2
-    limit_memory(int(usable / USABLE))
+    limit_memory(int(usable / USABLE_SHARE))
     run(folder / "fit", fit=True, **given)
     found = RunFolder.open(folder / "fit").config()["micro_batches"]
     limit_memory(usable)  # as much as a trial has

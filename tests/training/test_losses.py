@@ -17,7 +17,7 @@ from transformula.language.model_text import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
 from transformula.training import RunResult, TrainingSettings, train
-from transformula.training.named import by_kind, named_losses, whole_loss, worst_by_kind
+from transformula.training.gradients import by_kind, named_losses, whole_loss, worst_by_kind
 from transformula.training.progress import Progress
 from transformula.words import vocabulary
 

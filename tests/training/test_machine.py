@@ -24,24 +24,24 @@ def test_a_measurement_is_made_once_for_each_number_of_threads(tmp_path: Path, m
     monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "cache"))
     made: list[int] = []
     for _ in range(2):
-        assert machine.measured(CPU, "x", lambda: made.append(1) or 2.5) == 2.5
+        assert machine.measure_once(CPU, "x", lambda: made.append(1) or 2.5) == 2.5
     assert len(made) == 1
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)
     try:
-        machine.measured(CPU, "x", lambda: made.append(1) or 3.5)
+        machine.measure_once(CPU, "x", lambda: made.append(1) or 3.5)
     finally:
         torch.set_num_threads(threads)
     assert len(made) == 2
-    assert [machine.measured(CPU, "y", lambda v=v: v, largest=True) for v in (2.0, 3.0, 1.0)] == [2.0, 3.0, 3.0]
+    assert [machine.measure_once(CPU, "y", lambda v=v: v, largest=True) for v in (2.0, 3.0, 1.0)] == [2.0, 3.0, 3.0]
     (tmp_path / "cache/machine.json").write_text("{broken")
-    assert machine.measured(CPU, "x", lambda: 4.5) == 4.5
+    assert machine.measure_once(CPU, "x", lambda: 4.5) == 4.5
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "file"))
-    assert machine.measured(CPU, "x", lambda: 1.0) == 1.0
+    assert machine.measure_once(CPU, "x", lambda: 1.0) == 1.0
 
 
 def test_the_peak_is_a_number_of_operations() -> None:
@@ -70,7 +70,7 @@ def test_memory_is_given_back_where_a_step_needs_most_of_it() -> None:
         return kept, int(size)
 
     assert freed(1 << 60) == ("False", pytest.approx(7 << 24, rel=0.1))
-    if (machine.machine_memory() or 0) >= machine.PLENTY:
+    if (machine.machine_memory() or 0) >= machine.MIN_MEMORY_TO_KEEP:
         kept, size = freed(0)
         assert kept == "True" and size < 1 << 24
 

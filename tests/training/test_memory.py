@@ -21,7 +21,7 @@ from transformula.model.builder import build
 from transformula.model.transformer import Transformer
 from transformula.tasks.base import Batch
 from transformula.tasks.chunked_loss import token_loss
-from transformula.training import memory
+from transformula.training import memory, memory_notice
 from transformula.training.memory import batch_of, memory_of, memory_of_step
 from transformula.training.optimizer import TABLE, parameters_of
 from transformula.training.progress import Progress
@@ -89,11 +89,11 @@ def parameters_of_tables() -> list[torch.Tensor]:
 
 def test_what_the_process_holds_is_in_the_sum() -> None:
     model = built(device=None)
-    besides = memory.taken_besides(model)
+    besides = memory_notice.bytes_besides(model)
     with mmap.mmap(-1, 1 << 27) as large:  # of the system, where `malloc` would give out what was freed before
         for _ in range(1 << 7):  # piece by piece, since `malloc` may keep what is written from
             large.write(b"x" * (1 << 20))
-        assert memory.taken_besides(model) == pytest.approx(besides + len(large), abs=2**24)
+        assert memory_notice.bytes_besides(model) == pytest.approx(besides + len(large), abs=2**24)
     told = replace(estimate(), besides=2**40).sentence
     assert told.startswith(estimate().sentence) and "with what the process holds besides, 1 TiB" in told
 
@@ -203,7 +203,7 @@ def test_a_run_says_it_where_it_matters(tmp_path: Path, monkeypatch: pytest.Monk
         progress=shown,
     )
     assert not [line for line in said if line.startswith("memory of a step")]
-    monkeypatch.setattr(memory, "MATTERS", 0)
+    monkeypatch.setattr(memory_notice, "MIN_BYTES_SAID", 0)
     train(
         ToyTask(),
         ToyModel(),

@@ -91,7 +91,7 @@ def test_auto_measures_once_and_leaves_the_model_alone(monkeypatch) -> None:
 def test_a_gain_below_the_bar_is_left_out(monkeypatch) -> None:
     model, task = ToyModel(), ToyTask()
     monkeypatch.setattr(machine, "slowdown_of_bf16", lambda device: 0.0)
-    monkeypatch.setattr(machine, "measured", lambda *a: 1.1)
+    monkeypatch.setattr(machine, "measure_once", lambda *a: 1.1)
     assert choices.choose_precision("auto", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
 
 
@@ -99,7 +99,7 @@ def test_where_bf16_is_emulated_no_step_in_it_is_measured_and_the_log_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, task = ToyModel(), ToyTask()
-    monkeypatch.setattr(machine, "measured", lambda device, what, measure, **more: 31.4)
+    monkeypatch.setattr(machine, "measure_once", lambda device, what, measure, **more: 31.4)
     monkeypatch.setattr(choices, "working_copy", lambda model: pytest.fail("a step in bf16 was made"))
     slow = "matrix products in bf16 take 31 times as long as in float32 here"
 
@@ -111,19 +111,19 @@ def test_where_bf16_is_emulated_no_step_in_it_is_measured_and_the_log_says_so(
     going_on = f"precision: bf16, as the run began; {slow}: a new run with --init-from runs/first --precision float32"
     assert said("bf16", Path("runs/first")) == ("bf16", f"{going_on} is faster")
     assert said("float32") == ("float32", "precision: float32, as asked")
-    monkeypatch.setattr(machine, "measured", lambda device, what, measure, **more: 1.0)
+    monkeypatch.setattr(machine, "measure_once", lambda device, what, measure, **more: 1.0)
     assert said("bf16")[1] == "precision: bf16, as asked"
 
 
 def test_the_peak_in_bf16_is_measured_by_a_small_product_where_it_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
     monkeypatch.setattr(torch, "mm", lambda a, b, out: rows.append(len(a)))
-    monkeypatch.setattr(machine, "measured", lambda device, what, measure, **more: measure())
+    monkeypatch.setattr(machine, "measure_once", lambda device, what, measure, **more: measure())
     monkeypatch.setattr(machine, "seconds_of", lambda *works, device, budget: [(work(), 1.0)[1] for work in works])
     for slow in (40.0, 0.0):
         monkeypatch.setattr(machine, "slowdown_of_bf16", lambda device, slow=slow: slow)
         machine._peak.__wrapped__(CPU, "bf16", 1)
-    assert rows == [machine.SMALL, 1024]
+    assert rows == [machine.SMALL_ROWS, 1024]
 
 
 def test_a_real_measurement_does_not_touch_buffers() -> None:

@@ -62,7 +62,7 @@ def test_one_rank_alone_gives_back_what_it_was_given() -> None:
     alone = Ranks()
     tensor = torch.ones(2)
     assert alone.meet(1.5, 2) == [1.5, 2] and alone.any(True) and not alone.any(False)
-    assert alone.told(3) == 3 and alone.each("a") == ["a"] and alone.by_first(lambda: 4) == 4
+    assert alone.from_first(3) == 3 and alone.each("a") == ["a"] and alone.by_first(lambda: 4) == 4
     assert alone.device("auto") == "auto" and tensor.equal(torch.ones(2))
 
 
@@ -128,7 +128,7 @@ def told() -> dict[str, Any]:
     return {
         "sums": ranks.meet(ranks.rank, 1),
         "any": [ranks.any(ranks.rank == 1), ranks.any(False)],
-        "told": ranks.told({"rank": ranks.rank}),
+        "told": ranks.from_first({"rank": ranks.rank}),
         "each": ranks.each("x" * ranks.rank),
         "by_first": ranks.by_first(lambda: ranks.rank),
         "clock": ranks.now(),

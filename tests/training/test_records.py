@@ -21,7 +21,7 @@ from tests.training.toy import ToyTask
 from transformula.errors import MissingExtra, UnknownName
 from transformula.runs import records
 from transformula.runs.log import read_log
-from transformula.runs.recorder import DEPTHS, Recorded, Recorder, flat, recorders, scalars_of
+from transformula.runs.recorder import MAX_LAYERS, Recorded, Recorder, flat, recorders, scalars_of
 from transformula.training.settings import TrainingSettings
 
 Point = tuple[str, int, float]
@@ -184,7 +184,7 @@ def test_a_recorder_that_hangs_holds_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(records, "PATIENCE", 0.1)
-    monkeypatch.setattr(records, "MOST", 5)
+    monkeypatch.setattr(records, "MAX_WAITING_EVENTS", 5)
     assert run(tmp_path / "run", log_to="stuck", **GIVEN).steps == 12
     Stuck.free.set()
     said = capsys.readouterr().err
@@ -345,7 +345,7 @@ def test_numbers_by_depth_have_their_layer_and_deep_models_a_few() -> None:
     assert values["telemetry/streams/x/00"] == 1.0 and values["telemetry/streams/x/01"] == 2.0
     assert "telemetry/streams/x/02" not in values and values["telemetry/others"] == 0.5
     deep = {name: value for name, value in values.items() if "gradients" in name}
-    assert len(deep) == DEPTHS and deep["telemetry/gradients/layers/01"] == 1.0
+    assert len(deep) == MAX_LAYERS and deep["telemetry/gradients/layers/01"] == 1.0
     assert deep["telemetry/gradients/layers/100"] == 100.0
     assert scalars_of({"event": "evaluation", "step": 1, "sample": "32 of 64 rows", "loss": 1.0}) == {
         "validation-sample/loss": 1.0
@@ -355,7 +355,7 @@ def test_numbers_by_depth_have_their_layer_and_deep_models_a_few() -> None:
 
 def recorded_twice(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was killed at step 10, was resumed from step 8, and became longer."""
-    monkeypatch.setattr(records, "PATIENCE_FAILED", 60.0)  # a process that is killed ends its recorders, this one not
+    monkeypatch.setattr(records, "FAILED_PATIENCE_SECONDS", 60.0)  # this process is not killed, nor its recorders
     for steps in (0, 12, 16):
         if steps:
             run(folder, resume=True, **{**GIVEN, "steps": steps})

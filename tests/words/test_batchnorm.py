@@ -15,7 +15,7 @@ from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.model import build
-from transformula.training.weights import working_copy
+from transformula.training.copies import working_copy
 from transformula.words import vocabulary
 
 LENGTHS = torch.tensor([5, 2, 3])

@@ -23,7 +23,7 @@ from ..model.transformer import Transformer
 from ..model.watched import Watch, watched
 from ..tasks.base import Task
 from ..tasks.parts import part_scores
-from .places import Row, recorder, unknown_place, within
+from .places import Row, recorder, select_places, unknown_place
 from .rows import on_rows
 from .shown import Shown, cell, draw_by_depth, new_panels
 
@@ -152,7 +152,7 @@ def candidates(architecture: Architecture, at: Sequence[str] = (), every_edge: b
             if name not in known:
                 raise unknown_place(name, [*chosen, *known])
             chosen[name] = Ablated.of(name, known[name])
-    return [chosen[name] for name in within([*chosen], at)]
+    return [chosen[name] for name in select_places([*chosen], at)]
 
 
 def sublayers(
@@ -163,7 +163,7 @@ def sublayers(
     for stack in by_depth(architecture):
         for role, writes in stack.writes.items():
             for write in filter(None, writes):
-                branches |= behind(read[write.branch])
+                branches |= values_behind(read[write.branch])
                 yield Ablated.of(write.branch, read[write.branch], role)
     for name, place in named.items():
         call = place.value.call if place.layer and place.op == "call" else None
@@ -171,7 +171,7 @@ def sublayers(
             yield Ablated.of(name, place, call.role)
 
 
-def behind(branch: GraphPlace) -> set[Any]:
+def values_behind(branch: GraphPlace) -> set[Any]:
     """The values that a branch is made of, within its section."""
     seen: set[Any] = set()
     ahead = [branch.value.args[branch.argument or 0]]

@@ -29,7 +29,7 @@ from ..model.model_code import IDS
 from ..model.transformer import Transformer, evaluating
 from ..words import vocabulary
 from ..words.word import word_class
-from .places import Row, named_calls, within
+from .places import Row, named_calls, select_places
 from .shown import Shown, draw_shades
 
 MEASURES = ("entropy", "distance", "previous", "first", "itself", "induction")
@@ -42,8 +42,8 @@ induction  on positions that stand behind an earlier occurrence of the query's o
            queries whose token has one
 """
 METHOD = "attention_weights"  # of a word that has maps
-POINTS = 12 * 12 * 128 * 128  # of a picture: twelve layers of twelve heads over 128 positions
-LARGEST = 350_000
+MAX_POINTS = 12 * 12 * 128 * 128  # of a picture: twelve layers of twelve heads over 128 positions
+MAX_MAP_BYTES = 350_000
 """Compressed bytes of a picture's maps, of which a notebook holds 2.3 times as many; larger maps get fewer levels."""
 
 
@@ -89,7 +89,7 @@ class AttentionMaps(Shown):
         signs of weights that are not from a softmax, a bit each (`numpy.unpackbits`). Of large maps each is the largest
         weight of a square of `block` by `block`."""
         maps = []
-        block, drawn = shrunk(self.maps)
+        block, drawn = shrink(self.maps)
         for call, heads, weights in zip(self.calls, self.heads, drawn, strict=True):
             written = base64.b64encode(levels(weights).tobytes()).decode()
             signs = base64.b64encode(np.packbits(weights < 0).tobytes()).decode() if (weights < 0).any() else ""
@@ -118,8 +118,8 @@ class AttentionMaps(Shown):
         most = max(map(len, self.heads))
         one = len(self.calls) == most == 1
         size = 5.0 if one else min(1.6, 9.0 / most)
-        block, drawn = shrunk(self.maps)
-        steps = coarse(drawn)
+        block, drawn = shrink(self.maps)
+        steps = steps_that_fit(drawn)
         with new_figure(size * most + 1.5, size * len(self.calls) + 0.6) as (figure, axes):
             for number, weights in enumerate(drawn):
                 for place, weighed in enumerate(weights):
@@ -176,10 +176,10 @@ def levels(weights: np.ndarray, steps: int = 255) -> np.ndarray:
     return bytes_
 
 
-def shrunk(maps: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
-    """How many weights, in each direction, become one point, so that no picture has more than POINTS; and the maps of
-    these, each the largest of a square."""
-    block = math.ceil(math.sqrt(sum(each.size for each in maps) / POINTS))
+def shrink(maps: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+    """How many weights, in each direction, become one point, so that no picture has more than MAX_POINTS; and the maps
+    of these, each the largest of a square."""
+    block = math.ceil(math.sqrt(sum(each.size for each in maps) / MAX_POINTS))
     if block <= 1:
         return 1, list(maps)
     edges = [[np.arange(0, size, block) for size in each.shape[1:]] for each in maps]
@@ -193,12 +193,12 @@ def largest(weights: np.ndarray, first: np.ndarray, axis: int) -> np.ndarray:
     return np.where(-low > high, low, high)
 
 
-def coarse(maps: Sequence[np.ndarray]) -> int:
+def steps_that_fit(maps: Sequence[np.ndarray]) -> int:
     """How many steps of opacity a picture's maps get, so that a notebook can hold it: 255, or fewer."""
     import zlib
 
     steps = 255
-    while steps > 3 and sum(len(zlib.compress(levels(each, steps).tobytes())) for each in maps) > LARGEST:
+    while steps > 3 and sum(len(zlib.compress(levels(each, steps).tobytes())) for each in maps) > MAX_MAP_BYTES:
         steps = steps // 2
     return steps
 
@@ -215,7 +215,7 @@ def attention(
     Raises InputError for a model without such maps, for unknown places and heads.
     """
     calls, notes = attention_calls(model.architecture)
-    kept = within([call.place for call in calls], at)
+    kept = select_places([call.place for call in calls], at)
     calls = [call for call in calls if call.place in kept]
     maps: list[np.ndarray] = []
     sums: list[list[Mapping[str, Tensor]]] = []
@@ -226,7 +226,7 @@ def attention(
             if number == 0:
                 maps.append(each.cpu().numpy())
                 sums.append([])
-            sums[place].append(measured(each, call.own, None if ids is None else ids[0]))
+            sums[place].append(measure_heads(each, call.own, None if ids is None else ids[0]))
     heads = [list(range(1, len(each) + 1)) for each in maps]
     if head is not None:
         if not any(head in each for each in heads):
@@ -302,7 +302,7 @@ def weights_in(model: Transformer, row: Mapping[str, Tensor], kept: Sequence[str
     return weights
 
 
-def measured(weights: Tensor, own: bool, ids: Tensor | None) -> dict[str, Tensor]:
+def measure_heads(weights: Tensor, own: bool, ids: Tensor | None) -> dict[str, Tensor]:
     """MEASURES of one row, each (2, heads): the sum over queries, and how many there were."""
     heads, queries, keys = weights.shape
     shares = weights.abs()

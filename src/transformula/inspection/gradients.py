@@ -82,7 +82,7 @@ def gradients(model: Transformer, loss: Callable[[nn.Module], Tensor]) -> Gradie
         value = loss(watched(view, dict.fromkeys(places, listen)))
         each = torch.autograd.grad(value, list(named.values()), allow_unused=True)
     norms = {name: 0.0 if g is None else float(g.double().norm()) for name, g in zip(named, each, strict=True)}
-    layers, parameters, others = grouped(model.architecture, norms)
+    layers, parameters, others = group_by_layer(model.architecture, norms)
     streams: dict[str, list[float | None]] = {}
     offset = 0
     for stack, here in zip(stacks, model.architecture.stacks, strict=True):
@@ -93,7 +93,7 @@ def gradients(model: Transformer, loss: Callable[[nn.Module], Tensor]) -> Gradie
     return GradientsByDepth(layers, parameters, streams, others, float(value.detach()))
 
 
-def grouped(
+def group_by_layer(
     architecture: Architecture, norms: dict[str, float]
 ) -> tuple[list[str], dict[str, list[float | None]], dict[str, float]]:
     """The layers; norms by part and layer, with "all"; and norms of what stands outside layers. A layer that shares

@@ -129,11 +129,11 @@ def lens(
         whole = [log_shares(view(**row)) for row in rows]
         depths = []
         for depth in range(chosen.depth + 1):
-            twin = stopped(view, chosen, depth)
+            twin = stop_after(view, chosen, depth)
             here = [log_shares(twin(**row)) for row in rows]
             label = prefix_of(chosen.layers[depth - 1]) if depth else "before"
             nats = loss(twin) if loss is not None else next_loss(here, rows) if architecture.main.causal else None
-            depths.append(compared(label, whole, here, nats))
+            depths.append(compare_depth(label, whole, here, nats))
     positions = len(depths[0].tokens)
     shown = {number: pieces(number) for depth in depths for row in depth.tokens for number, _ in row}
     return Lens(chosen.name, depths, shown, inputs if len(inputs) == positions else (), len(rows))
@@ -145,7 +145,7 @@ def log_shares(output: Any) -> Tensor:
     return logits[0].reshape(-1, logits.shape[-1]).double().log_softmax(-1)
 
 
-def compared(layer: str, whole: Sequence[Tensor], here: Sequence[Tensor], loss: float | None) -> LensDepth:
+def compare_depth(layer: str, whole: Sequence[Tensor], here: Sequence[Tensor], loss: float | None) -> LensDepth:
     """The measures of one depth, whose outputs are `here`."""
     kl = torch.cat([(w.exp() * (w - h)).sum(-1) for w, h in zip(whole, here, strict=True)])
     same = torch.cat([w.argmax(-1) == h.argmax(-1) for w, h in zip(whole, here, strict=True)])
@@ -168,7 +168,7 @@ def next_loss(shares: Sequence[Tensor], rows: Sequence[Row]) -> float | None:
     return float(torch.cat(nats).mean())
 
 
-def stopped(model: Transformer, stack: Stack, depth: int) -> Transformer:
+def stop_after(model: Transformer, stack: Stack, depth: int) -> Transformer:
     """The model as if the layers of a stack behind number `depth` were not there."""
     kept: dict[str, Tensor] = {}
     functions: dict[str, Watch] = {}

@@ -23,7 +23,7 @@ from ..errors import InputError
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
 from .lens import log_shares
-from .places import Row, recorder, within
+from .places import Row, recorder, select_places
 from .shown import Shown, draw_shades, new_panels
 
 TABLE_POSITIONS = 12  # the last ones of a row, in a table
@@ -172,7 +172,7 @@ def roles_of(model: Transformer, at: Sequence[str]) -> list[tuple[str, str, list
     for stack in by_depth(model.architecture):
         roles += [(stack.stack, f"stream {name}", [p for p in ps if p]) for name, ps in stack.streams.items()]
         roles += [(stack.stack, role, [write.branch for write in ws if write]) for role, ws in stack.writes.items()]
-    kept = set(within([place for *_, places in roles for place in places], at))
+    kept = set(select_places([place for *_, places in roles for place in places], at))
     chosen = [(stack, role, [place for place in places if place in kept]) for stack, role, places in roles]
     return [row for row in chosen if row[2]]
 

@@ -29,7 +29,7 @@ def named_calls(architecture: Architecture) -> Iterator[tuple[str, Value]]:
             yield own + path.removeprefix(shared) if shared and path.startswith(shared) else path, value
 
 
-def within(places: Sequence[str], at: Sequence[str]) -> list[str]:
+def select_places(places: Sequence[str], at: Sequence[str]) -> list[str]:
     """The places that begin with one of the names `at`, part by part; all where none is given. Raises InputError."""
     for name in at:
         if not any(f"{place}.".startswith(f"{name.rstrip('.')}.") for place in places):

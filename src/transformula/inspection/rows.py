@@ -29,7 +29,7 @@ def rows_given_to(model: nn.Module, run: Any, count: int) -> list[Row]:
 
     def listen(module: Any, positional: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         inputs = {**dict(zip(module.inputs, positional, strict=False)), **named}
-        rows.extend(apart(module, inputs, inputs.pop("lengths", None)))
+        rows.extend(split_rows(module, inputs, inputs.pop("lengths", None)))
         if len(rows) >= count:
             raise Enough
 
@@ -43,7 +43,7 @@ def rows_given_to(model: nn.Module, run: Any, count: int) -> list[Row]:
     return rows[:count]
 
 
-def apart(model: Transformer, inputs: Mapping[str, Tensor], lengths: Any) -> list[Row]:
+def split_rows(model: Transformer, inputs: Mapping[str, Tensor], lengths: Any) -> list[Row]:
     """The rows of a batch, each without its padding."""
     sequences = input_sequences(model.architecture).values()
     if isinstance(lengths, Tensor):

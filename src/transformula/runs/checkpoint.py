@@ -97,20 +97,18 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     return target
 
 
-def load_checkpoint(folder: Path, run: str = "", like: Like | None = None, checked: bool = False) -> Checkpoint:
-    """Read a checkpoint, every file checked against the manifest.
-
-    run      the identity of the run that it should be of; "" for any
-    like     what its tensors are to be divided like; None: each is read whole
-    checked  its files have been
+def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
+    """Read a checkpoint of the run with this identity, "" for any; every file is checked against the manifest.
 
     Raises CheckpointError that names the file, also for a checkpoint of another run or a folder that was renamed.
     """
-    try:
-        if not checked:
-            check_whole(folder)
-    except OSError as error:  # of the disk: it may be read another time
-        raise CheckpointError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
+    check_readable(folder)
+    return load_checked(folder, run)
+
+
+def load_checked(folder: Path, run: str = "", like: Like | None = None) -> Checkpoint:
+    """Read a checkpoint whose files were checked. like: what its tensors are to be divided like; None: they are read
+    whole."""
     try:
         state = dict(load_json(folder / STATE))
     except (OSError, ValueError, TypeError) as error:
@@ -126,6 +124,14 @@ def load_checkpoint(folder: Path, run: str = "", like: Like | None = None, check
     names = (*TENSORS, *(name for name in OPTIONAL if files_of(folder, name)[0].is_file()))
     tensors = {name: tensors_of(folder, name, None if name == "streams" else like) for name in names}
     return Checkpoint(step=step, state=state, run=str(stated), **tensors)
+
+
+def check_readable(folder: Path, share: tuple[int, int] = (0, 1)) -> None:
+    """As `check_whole`. Raises CheckpointError for a file that cannot be read, too."""
+    try:
+        check_whole(folder, share)
+    except OSError as error:  # of the disk: it may be read another time
+        raise CheckpointError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
 
 
 def check_whole(folder: Path, share: tuple[int, int] = (0, 1)) -> None:
@@ -163,12 +169,25 @@ def is_place(name: str) -> bool:
     return last not in ("", "..") and (not folders or (len(folders) == 1 and folders[0] in (*TENSORS, *OPTIONAL)))
 
 
-def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint of a run, or None; and what is wrong with each newer one that was passed over."""
+def checkpoint_folders(checkpoints: Path) -> list[Path]:
+    """The folders of all checkpoints, the earliest first."""
+    return sorted(checkpoints.glob("step-*"))
+
+
+def newest(
+    checkpoints: Path,
+    run: str = "",
+    load: Callable[[Path, str], Checkpoint] = load_checkpoint,
+    listed: Callable[[Path], list[Path]] = checkpoint_folders,
+) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint of a run, or None; and what is wrong with each newer one that was passed over.
+
+    load, listed  read one and list all; several ranks do both together
+    """
     damaged: list[str] = []
-    for folder in sorted(checkpoints.glob("step-*"), reverse=True):
+    for folder in reversed(listed(checkpoints)):
         try:
-            return load_checkpoint(folder, run), damaged
+            return load(folder, run), damaged
         except CheckpointError as error:
             damaged.append(str(error))
     return None, damaged
@@ -178,7 +197,7 @@ def prune(checkpoints: Path, step: int, keep: int, best: int | None = None, anch
     """Remove all checkpoints but those of the steps `best` and `anchor` and the last `keep` up to that of a run's own
     `step`. Later ones, which could not be read when it was resumed, neither go nor count."""
     kept = [folder_of(checkpoints, one) for one in (best, anchor) if one is not None]
-    own = [folder for folder in sorted(checkpoints.glob("step-*")) if folder.name <= folder_of(checkpoints, step).name]
+    own = [folder for folder in checkpoint_folders(checkpoints) if folder.name <= folder_of(checkpoints, step).name]
     for folder in own[:-keep]:
         if folder not in kept:
             remove(folder)
@@ -190,7 +209,7 @@ def remove_broken(checkpoints: Path, after: int) -> list[Path]:
     One that is whole but of another run, or that the disk does not give now, is left.
     """
     removed = []
-    for folder in sorted(checkpoints.glob("step-*")):
+    for folder in checkpoint_folders(checkpoints):
         if folder.name > folder_of(checkpoints, after).name:
             try:
                 check_whole(folder)

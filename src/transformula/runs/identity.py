@@ -65,7 +65,7 @@ def digest(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def described(use: Sequence[str]) -> dict[str, Any]:
+def describe_code(use: Sequence[str]) -> dict[str, Any]:
     """For a run's manifest: the code, that of the packages which it uses, and the versions of libraries."""
     packages = {name: digest(package_identity(name)) for name in use}
     return {"code": code_identity(), "versions": versions(), **({"packages": packages} if packages else {})}

@@ -21,7 +21,7 @@ from ..interop.weights import load_tensors
 from ..language.model_file import read_file
 from ..ownership import marked
 from ..structured import load_json
-from .checkpoint import folder_of, remove
+from .checkpoint import checkpoint_folders, folder_of, remove
 from .folder import MANIFEST, PRUNED, RunFolder
 from .log import read_log
 
@@ -102,11 +102,11 @@ def prune(run: str | Path, *, dry_run: bool = False) -> Pruned:
     folder = RunFolder.open(run)
     folder.refuse_if_training()
     if dry_run:
-        return _found(folder)
+        return _survey(folder)
     try:
         folder.lock()
         folder.clean()
-        found = _found(folder)
+        found = _survey(folder)
         if found.parts:
             _remove_all(folder, [part.name for part in found.parts])
     finally:
@@ -114,7 +114,7 @@ def prune(run: str | Path, *, dry_run: bool = False) -> Pruned:
     return Pruned(found.run, found.parts, found.kept, found.ended, found.steps, True)
 
 
-def _found(run: RunFolder) -> Pruned:
+def _survey(run: RunFolder) -> Pruned:
     run.config()  # that it is a run's, and whole
     _manifest_of(run)
     kept = {folder.name: _check_model(folder, run) for folder in (run.best, run.last)}
@@ -131,7 +131,7 @@ def _found(run: RunFolder) -> Pruned:
 def _parts_of(run: RunFolder, best: Path | None) -> Iterator[PrunedPart]:
     """What goes, in the order in which it goes: the newest checkpoint last, so that a run that is killed meanwhile can
     be resumed for as long as possible; what all checkpoints need after them."""
-    for folder in sorted(run.checkpoints.glob("step-*")):
+    for folder in checkpoint_folders(run.checkpoints):
         name = f"{run.checkpoints.name}/{folder.name}"
         yield PrunedPart(name, bytes_in(folder), "of the best model" if folder == best else "")
     if run.fixed.exists():

@@ -19,7 +19,7 @@ recorders: Registry[type[Recorder]] = Registry("recorder", "transformula.runs.re
 
 PLACES = {"step": "train", "evaluation": "validation"}
 """How the names of an event's numbers begin; those of others begin with the name of the event."""
-DEPTHS = 12  # of a list by depth so many layers are recorded at most, spread evenly from the first to the last
+MAX_LAYERS = 12  # of a list by depth so many layers are recorded at most, spread evenly from the first to the last
 FINISHED, INTERRUPTED, FAILED = "finished", "interrupted", "failed"
 
 
@@ -118,13 +118,13 @@ def scalars_of(event: Mapping[str, Any], unit: str = "tokens") -> dict[str, floa
 
 
 def by_depth(values: Mapping[str, Any], first: int = 1) -> dict[str, Any]:
-    """Lists by depth as mappings from layers, at most DEPTHS of them. `streams` begin with what enters layer 1."""
+    """Lists by depth as mappings from layers, at most MAX_LAYERS of them. `streams` begin with what enters layer 1."""
     made: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             made[name] = by_depth(value, 0 if name == "streams" else 1)
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            last, most = len(value) - 1, min(len(value), DEPTHS)
+            last, most = len(value) - 1, min(len(value), MAX_LAYERS)
             chosen = [round(n * last / max(1, most - 1)) for n in range(most)]
             made[name] = {f"{first + index:02d}": value[index] for index in chosen}
         else:

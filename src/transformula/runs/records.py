@@ -29,9 +29,9 @@ from .log import read_log
 from .recorder import FAILED, FINISHED, INTERRUPTED, Recorded, Recorder, recorders
 
 RECORDS = "records.json"
-MOST = 10_000  # events that may wait for a recorder before it counts as one that does not keep up
+MAX_WAITING_EVENTS = 10_000  # events that may wait for a recorder before it counts as one that does not keep up
 PATIENCE = 30.0  # seconds that a run waits at its end for its records; one that failed waits less
-PATIENCE_FAILED = 5.0
+FAILED_PATIENCE_SECONDS = 5.0
 
 Reached = dict[str, int]
 """Kind of event -> the last step at which there is one."""
@@ -43,13 +43,13 @@ def need_recorders(names: Sequence[str]) -> None:
         recorders.need(name)
 
 
-def reached(event: Mapping[str, Any], so_far: Reached) -> None:
+def note_event(event: Mapping[str, Any], so_far: Reached) -> None:
     """Note an event."""
     kind, step = str(event.get("event")), event.get("step")
     so_far[kind] = max(so_far.get(kind, 0), step if type(step) is int else 0)
 
 
-def told(error: BaseException) -> str:
+def error_in_words(error: BaseException) -> str:
     """An error in words; its kind alone where it fails to say more."""
     try:
         words = shortened(" ".join(str(error).split()), 300)
@@ -69,7 +69,7 @@ class RecordThread:
         self.reached, self.skipped = dict(so_far), dict(so_far)
         self.error = self.where = ""
         self._left = False  # nobody waits for it any more: what it does still counts for nothing
-        self._waiting: queue.Queue[Mapping[str, Any] | str] = queue.Queue(MOST)
+        self._waiting: queue.Queue[Mapping[str, Any] | str] = queue.Queue(MAX_WAITING_EVENTS)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -81,7 +81,7 @@ class RecordThread:
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
-            self.error = f"it does not keep up: {MOST:,} events wait"
+            self.error = f"it does not keep up: {MAX_WAITING_EVENTS:,} events wait"
 
     def close(self, status: str, until: float) -> None:
         """Wait for what is left, until a time of `time.monotonic`."""
@@ -101,10 +101,10 @@ class RecordThread:
                 self.where = recorder.where
             while not self._left and not isinstance(event := self._waiting.get(), str):
                 recorder.hear(deepcopy(event))  # the others hear it too, whatever this one does to it
-                reached(event, self.reached)
+                note_event(event, self.reached)
             recorder.close(FAILED if self._left else str(event))
         except BaseException as error:  # whatever it is: the training must not end for it
-            self.error = self.error or told(error)
+            self.error = self.error or error_in_words(error)
             if recorder is not None:
                 with suppress(BaseException):
                     recorder.close(FAILED)
@@ -126,7 +126,7 @@ class RunRecords:
         self._logged: Reached = {}
         if self.names or self._kept:
             for event in read_log(run.log.path):
-                reached(event, self._logged)
+                note_event(event, self._logged)
 
     @contextmanager
     def kept(self, step: int, config: Mapping[str, Any], about: Mapping[str, Any], unit: str) -> Iterator[None]:
@@ -146,7 +146,7 @@ class RunRecords:
         try:
             yield
         except BaseException as error:
-            self._close(FAILED, PATIENCE if isinstance(error, Exception) else PATIENCE_FAILED)
+            self._close(FAILED, PATIENCE if isinstance(error, Exception) else FAILED_PATIENCE_SECONDS)
             raise
         self._close(self._status, PATIENCE)
 

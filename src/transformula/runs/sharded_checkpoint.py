@@ -12,7 +12,7 @@ what they wrote; when all have told that they are done, rank 0 writes the manife
 fails makes the save fail on all of them, and nothing is left of it.
 
 The threads of the ranks talk to each other over a group of their own, by gloo, so that they do not meet the messages of
-training. `load_sharded` and `newest_shared` read what was written, whatever the number of ranks was and is.
+training. `newest_shared` reads what was written, whatever the number of ranks was and is.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from torch import Tensor
 
 from ..atomic_io import whole_folder
 from ..errors import CheckpointError, RunError, TransformulaError
-from ..interop.weights import put_tensors, save_tensors
+from ..interop.weights import save_tensors
 from .checkpoint import (
     MANIFEST,
     STATE,
     TENSORS,
     Checkpoint,
     Like,
-    check_whole,
+    check_readable,
+    checkpoint_folders,
     folder_of,
-    load_checkpoint,
+    load_checked,
+    newest,
     stamp_of,
-    tensors_of,
 )
 
 T = TypeVar("T")
-LONGEST = 1800.0  # seconds that a rank waits for the others, and that training waits for a save
-SEEN = 60.0  # seconds after which another machine sees what was written on a shared disk
+MAX_WAIT_SECONDS = 1800.0  # that a rank waits for the others, and that training waits for a save
+SHARED_DISK_SECONDS = 60.0  # after which another machine sees what was written on a shared disk
 
 
 class SaveGroup:
@@ -59,7 +60,7 @@ class SaveGroup:
     seconds  that a message may take
     """
 
-    def __init__(self, seconds: float = LONGEST) -> None:
+    def __init__(self, seconds: float = MAX_WAIT_SECONDS) -> None:
         joined = dist.is_available() and dist.is_initialized()
         self.rank, self.size = (dist.get_rank(), dist.get_world_size()) if joined else (0, 1)
         self.group = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds)) if joined else None
@@ -130,7 +131,7 @@ def shared_folder(target: Path, ranks: SaveGroup) -> Iterator[Path]:
 
 def appears(path: Path) -> bool:
     """Whether a file or folder is there, if need be after the time that a shared disk takes."""
-    end = time.monotonic() + SEEN
+    end = time.monotonic() + SHARED_DISK_SECONDS
     while not path.exists():
         if time.monotonic() > end:
             return False
@@ -177,7 +178,7 @@ class Saver:
     seconds     that a save may take
     """
 
-    def __init__(self, checkpoints: Path, background: bool = True, seconds: float = LONGEST) -> None:
+    def __init__(self, checkpoints: Path, background: bool = True, seconds: float = MAX_WAIT_SECONDS) -> None:
         self.checkpoints, self.background, self.seconds = checkpoints, background, seconds
         self.ranks = SaveGroup(seconds)
         self._thread: threading.Thread | None = None
@@ -209,10 +210,6 @@ class Saver:
         self._thread = threading.Thread(target=work, name=f"the checkpoint of step {step}", daemon=True)
         self._thread.start()
 
-    def newest(self, checkpoints: Path, run: str, like: Like) -> tuple[Checkpoint | None, list[str]]:
-        """See `newest_shared`."""
-        return newest_shared(checkpoints, run, like, self.ranks)
-
     def _write(self, target: Path, copies: Any, state: str, then: Callable[[], None] | None) -> None:
         try:
             self._result = write_sharded(target, copies, state, self.ranks)
@@ -242,65 +239,18 @@ class Saver:
         return result
 
 
-def save_sharded(
-    checkpoints: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], streams: Mapping[str, Tensor],
-    state: Mapping[str, Any], run: str = "",
-) -> Path:  # fmt: skip
-    """Write one checkpoint by all ranks, and return its folder: what `Saver` does in the background."""
-    saver = Saver(checkpoints, background=False)
-    saver.begin_save(step, groups, streams, state, run)
-    return saver.wait() or folder_of(checkpoints, step)
-
-
-def check_shared(folder: Path, ranks: SaveGroup) -> None:
-    """`check_whole`, each rank some of the files. Raises CheckpointError on all ranks."""
-
-    def check() -> None:
-        try:
-            check_whole(folder, (ranks.rank, ranks.size))
-        except OSError as error:
-            raise CheckpointError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
-
-    ranks.agreed(check)
-
-
-def load_sharded(folder: Path, into: Mapping[str, Mapping[str, Tensor]], ranks: SaveGroup | None = None) -> None:
-    """Fill tensors, whole or divided in any way, from a checkpoint in either form, after checking its files.
-
-    into  by file: {"weights": model_tensors(model), ...}
-
-    Each rank reads what it needs. Raises CheckpointError on all ranks where a file is damaged, and where names, shapes
-    or types differ; then the tensors of that file are not changed.
-    """
-    ranks = ranks or SaveGroup()
-    check_shared(folder, ranks)
-
-    def fill(name: str) -> None:
-        own = into[name]
-        put_tensors(own, tensors_of(folder, name, lambda _, key, __: own.get(key)), folder / name)
-
-    for name in into:
-        ranks.agreed(partial(fill, name))
-
-
 def load_shared(folder: Path, run: str, like: Like | None, ranks: SaveGroup) -> Checkpoint:
-    """`load_checkpoint` by several ranks, with the tensors divided like others. Raises CheckpointError on all."""
-    check_shared(folder, ranks)
+    """`load_checkpoint` by several ranks, with the tensors divided like others; each checks some of the files. Raises
+    CheckpointError on all."""
+    ranks.agreed(lambda: check_readable(folder, (ranks.rank, ranks.size)))
     found: list[Checkpoint] = []
-    ranks.agreed(lambda: found.append(load_checkpoint(folder, run, like, checked=True)))
+    ranks.agreed(lambda: found.append(load_checked(folder, run, like)))
     return found[0]
 
 
 def newest_shared(
-    checkpoints: Path, run: str = "", like: Like | None = None, ranks: SaveGroup | None = None
+    checkpoints: Path, run: str, like: Like | None, ranks: SaveGroup
 ) -> tuple[Checkpoint | None, list[str]]:
-    """`newest` by several ranks: the newest whole checkpoint of a run, with the tensors divided like others, or None;
-    and what is wrong with each newer one that was passed over."""
-    ranks = ranks or SaveGroup()
-    damaged: list[str] = []
-    for folder in ranks.by_first(lambda: sorted(checkpoints.glob("step-*"), reverse=True)):
-        try:
-            return load_shared(folder, run, like, ranks), damaged
-        except CheckpointError as error:
-            damaged.append(error.message)
-    return None, damaged
+    """`newest` by several ranks, with the tensors divided like others."""
+    load = partial(load_shared, like=like, ranks=ranks)
+    return newest(checkpoints, run, load, lambda folder: ranks.by_first(lambda: checkpoint_folders(folder)))

@@ -20,16 +20,16 @@ from torch import nn
 from ..cost.machine import cores
 from ..tasks.base import Batch, Task
 from . import machine
+from .copies import working_copy
 from .machine import BF16, DTYPES, FLOAT32
 from .optimizer import MATRIX, parameters_of
-from .weights import working_copy
 
 Work = Callable[[], Any]
 
-WORTH = 1.2  # bf16 is taken where it is at least so many times faster
-LONGEST = 0.5  # seconds that a float32 step may take for a whole step to be measured; above, its matrix products are
-TURNS, BUDGET = 7, 1.0  # turns of each number of threads, and the seconds after which no further one begins, two apart
-NEAR = 1.1  # the fewest threads are taken with which a step takes at most so many times as long as with the best number
+MIN_BF16_SPEEDUP = 1.2  # bf16 is taken where it is at least so many times faster
+MAX_STEP_SECONDS = 0.5  # of a float32 step that is measured as a whole; of a longer one its matrix products are
+MAX_TURNS, BUDGET_SECONDS = 7, 1.0  # of each number of threads; after these seconds no third turn begins
+MAX_SLOWDOWN = 1.1  # of a step with the number of threads that is taken, over that with the best number
 
 
 def choose_precision(
@@ -43,7 +43,7 @@ def choose_precision(
     """
     if asked != "auto":
         return asked, line_of(asked, device, resumed)
-    if slow := said_of_bf16(device):
+    if slow := drawback_of_bf16(device):
         return FLOAT32, f"precision: float32 ({slow})"
     if device.type == "mps":
         return FLOAT32, "precision: float32 (bf16 was never tried on mps: --precision bf16 asks for it)"
@@ -63,21 +63,22 @@ def choose_precision(
     shapes = matrices_of(model)
     size = ", ".join("x".join(power(n) for n in shape) for shape in shapes[:6])
     what = f"bf16 over float32: shapes {size}, {power(max(1, task.units(batch)))} {task.unit}"
-    gain = float(machine.measured(device, what, measure))
-    if gain >= WORTH:
+    gain = float(machine.measure_once(device, what, measure))
+    if gain >= MIN_BF16_SPEEDUP:
         return BF16, f"precision: bf16 with float32 masters ({gain:.1f} times as fast as float32 here)"
-    return FLOAT32, f"precision: float32 (bf16 is {gain:.1f} times as fast here; it is taken from {WORTH} on)"
+    least = f"it is taken from {MIN_BF16_SPEEDUP} on"
+    return FLOAT32, f"precision: float32 (bf16 is {gain:.1f} times as fast here; {least})"
 
 
 def line_of(precision: str, device: torch.device, resumed: Path | None) -> str:
     """The line on a precision that was asked for, or in which a run began; where bf16 is slow here it says so."""
     line = f"precision: {precision}, {'as the run began' if resumed else 'as asked'}"
-    slow = said_of_bf16(device) if precision == BF16 else ""
+    slow = drawback_of_bf16(device) if precision == BF16 else ""
     new = f"a new run with --init-from {resumed} " if resumed else ""
     return f"{line}; {slow}: {new}--precision float32 is faster" if slow else line
 
 
-def said_of_bf16(device: torch.device) -> str:
+def drawback_of_bf16(device: torch.device) -> str:
     """That bf16 is no gain here, where it takes many times as long as float32; else nothing."""
     times = machine.slowdown_of_bf16(device)
     return f"matrix products in bf16 take {times:.0f} times as long as in float32 here" if times else ""
@@ -85,7 +86,7 @@ def said_of_bf16(device: torch.device) -> str:
 
 def is_short(flops: float, device: torch.device, shapes: Sequence[tuple[int, ...]]) -> bool:
     """Whether a whole step is measured, rather than the products of the largest matrix."""
-    return flops / machine.peak(device, FLOAT32) < LONGEST or not shapes
+    return flops / machine.peak(device, FLOAT32) < MAX_STEP_SECONDS or not shapes
 
 
 def matrices_of(model: nn.Module) -> list[tuple[int, ...]]:
@@ -126,7 +127,7 @@ def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[]
     finally:
         torch.set_num_threads(before)
     best = min(took.values())
-    count = min(n for n in counts if took[n] <= NEAR * best)
+    count = min(n for n in counts if took[n] <= MAX_SLOWDOWN * best)
     others = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in counts if n != count)
     return count, f"threads: {count} (measured now: {others})"
 
@@ -142,7 +143,7 @@ def seconds_with(counts: Sequence[int], work: Work) -> dict[int, float]:
     does meets all alike; before each turn the work is done once unmeasured, since threads have to start."""
     times: dict[int, list[float]] = {count: [] for count in counts}
     start, turns = time.perf_counter(), 0
-    while turns < 2 or (turns < TURNS and time.perf_counter() - start < BUDGET):
+    while turns < 2 or (turns < MAX_TURNS and time.perf_counter() - start < BUDGET_SECONDS):
         turns += 1
         for count in counts:
             torch.set_num_threads(count)

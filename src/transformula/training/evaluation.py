@@ -2,7 +2,7 @@
 
 Where no number of steps between them is given, evaluations come at tenths of the run, and those on the way take at most
 SHARE of it: they see a sample of the validation set, the same rows each time, whose cost, counted in units of training,
-is that share of the units seen since the one before. One that is QUICK may take up to MOST_SHARE, as few rows choose a
+is that share of the units seen since the one before. One that is quick may take up to QUICK_SHARE, as few rows choose a
 model by noise. Counting does not ask the clock, so that a run that is killed and resumed keeps the same model. Scores
 are compared with those of the same rows only. At the end the last model and, if another was better on the sample, that
 one too are scored on the whole set; the better one is kept.
@@ -29,7 +29,7 @@ from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS
 from ..interop.weights import load_tensors, part_of, stated_hash
 from ..runs import random_state
-from ..runs.checkpoint import check_whole, load_checkpoint
+from ..runs.checkpoint import check_whole, checkpoint_folders, load_checkpoint
 from ..tasks.base import Scores, Task
 from ..tasks.scores.report import interval_of
 from ..words.cpu import wide
@@ -42,10 +42,10 @@ from .state import RunState
 from .watchdog import Watchdog
 
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
-QUICK = 3e10  # operations of an evaluation that is soon over, about a second on a CPU: it may take MOST_SHARE of a run
-MOST_SHARE = 0.25
-APART = 3  # steps between two of them, at least
-LARGER = 4  # the sample grows once so many times more may be spent: when a run was resumed to become far longer
+QUICK_FLOPS = 3e10  # of an evaluation that is soon over, about a second on a CPU: it may take QUICK_SHARE of a run
+QUICK_SHARE = 0.25
+MIN_STEPS_APART = 3
+SAMPLE_GROWTH = 4  # the sample grows once so many times more may be spent: when a run was resumed to become far longer
 
 
 Rank = tuple[float, float]
@@ -85,7 +85,7 @@ class Evaluations:
         """What an evaluation may cost now, in units of training."""
         p = self.state.position
         since = p.units - p.evaluated_units
-        return int(max(SHARE * since, min(QUICK / self.state.flops, MOST_SHARE * since)))
+        return int(max(SHARE * since, min(QUICK_FLOPS / self.state.flops, QUICK_SHARE * since)))
 
     def due(self) -> bool:
         """Whether the validation set is to be looked at now, on the way."""
@@ -95,7 +95,8 @@ class Evaluations:
         if every:
             return p.step % every == 0
         done = state.progress()
-        if int(TENTHS * done + 1e-9) <= p.tenths or p.step - p.evaluated < APART or p.step * (1 - done) < APART * done:
+        near = p.step - p.evaluated < MIN_STEPS_APART or p.step * (1 - done) < MIN_STEPS_APART * done
+        if near or int(TENTHS * done + 1e-9) <= p.tenths:
             return False
         if state.limits.seconds and SHARE * state.seconds < p.evaluating + p.evaluating_last:
             return False  # the clock decides such a run in any case
@@ -114,7 +115,7 @@ class Evaluations:
         state, p = self.state, self.state.position
         cost = 0
         if not state.settings.evaluate_every:
-            if p.sample is not None and not (p.sample and self.allowed >= LARGER * p.sample):
+            if p.sample is not None and not (p.sample and self.allowed >= SAMPLE_GROWTH * p.sample):
                 return
             cost = 0 if state.task.on_sample(self.allowed) is state.task else self.allowed
         before, p.sample = p.sample, cost
@@ -147,7 +148,7 @@ class Evaluations:
             improved = best is None or rank < best
             noise = best is not None and self._within_noise(self._resampled(scores), p.best_resampled)
             other = p.best_step
-            better = (best is None or rank <= best) and self._kept(rank, scores, must=not settle)
+            better = (best is None or rank <= best) and self._keep(rank, scores, self.seen, not settle)
         p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, dict(scores)
         p.worse = 0 if improved else p.worse + 1
         self._reserve()
@@ -186,7 +187,7 @@ class Evaluations:
         Raises Asked when the run is asked to end meanwhile, CheckpointError for a damaged one.
         """
         state, p = self.state, self.state.position
-        folders = sorted(state.folder.checkpoints.glob("step-*"))[-state.settings.average_checkpoints :]
+        folders = checkpoint_folders(state.folder.checkpoints)[-state.settings.average_checkpoints :]
         folders = [folder for folder in folders if self._is_whole(folder)]
         if len(folders) < 2 or p.averaged == p.step:
             return False
@@ -256,7 +257,7 @@ class Evaluations:
             interrupts.asked = True
             raise Asked
         # All ranks look at all rows, and go by what the first one found and by its clock.
-        scores, p.evaluating_last = state.ranks.told((scores, time.monotonic() - begin))
+        scores, p.evaluating_last = state.ranks.from_first((scores, time.monotonic() - begin))
         p.evaluating += p.evaluating_last
         if not math.isfinite(scores["loss"]):
             what = "the loss on the validation set is not a finite number, though training's was"
@@ -309,27 +310,23 @@ class Evaluations:
         # A checkpoint of an older version does not state the loss.
         return rank_of(p.best, p.best_scores.get("loss", math.inf) if p.best_loss is None else p.best_loss)
 
-    def _keep(self, rank: Rank, scores: Scores, seen: str) -> None:
-        """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
-        self.state.ranks.by_first(partial(self._write, self.saving.whole_model()))
-        self._is_best(rank, scores, seen)
+    def _keep(self, rank: Rank, scores: Scores, seen: str, must: bool = True) -> bool:
+        """Keep the model that the master holds, if the disk takes it now; else the best one stays what it was, unless
+        it `must` be kept. The folder comes first: an error then leaves the best one that was.
 
-    def _write(self, whole: nn.Module | None) -> None:
-        self.state.folder.check_there()
-        self.saving.keep_model(self.state.folder.best, whole)
-
-    def _is_best(self, rank: Rank, scores: Scores, seen: str) -> None:
+        seen  what of the validation set the scores are of
+        """
+        if not self.disk.attempt("the best model", partial(self._write, self.saving.whole_model()), must):
+            return False
         p, path = self.state.position, self.state.folder.best / WEIGHTS
         (p.best, p.best_loss), p.best_step, p.best_scores, p.best_on = rank, p.step, dict(scores), seen
         p.best_resampled = self._resampled(scores)
         p.best_sha256 = self.state.ranks.by_first(lambda: stated_hash(path))
-
-    def _kept(self, rank: Rank, scores: Scores, must: bool) -> bool:
-        """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
-        if not self.disk.attempt("the best model", partial(self._write, self.saving.whole_model()), must):
-            return False
-        self._is_best(rank, scores, self.seen)
         return True
+
+    def _write(self, whole: nn.Module | None) -> None:
+        self.state.folder.check_there()
+        self.saving.keep_model(self.state.folder.best, whole)
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> Scores | None:
         """Those of the best model; None where its folder is gone."""

@@ -67,7 +67,7 @@ class Interrupts:
             raise Asked
 
 
-def failed(state: RunState, saving: Saving, error: Exception) -> TransformulaError:
+def explain_failure(state: RunState, saving: Saving, error: Exception) -> TransformulaError:
     """The error to raise for one that ended a run; saves a checkpoint first, if the weights are between two steps."""
     if isinstance(error, NotFinite) and error.place != "evaluation":
         return error  # names the last good checkpoint itself; this step would fail again
@@ -82,7 +82,7 @@ def failed(state: RunState, saving: Saving, error: Exception) -> TransformulaErr
     finer = None
     if amount is not None and state.batch is not None and len(state.batch[1].targets) > 1:
         finer = {"micro-batches": 2 * state.settings.micro_batches}
-    kept = kept_of(state, finer)
+    kept = how_to_resume(state, finer)
     if isinstance(error, TransformulaError):
         error.message += kept
         return error
@@ -96,9 +96,9 @@ def failed(state: RunState, saving: Saving, error: Exception) -> TransformulaErr
     return RunError(f"step {state.position.step:,}: {what}{kept}")
 
 
-def hung(state: RunState) -> str:
+def hang_message(state: RunState) -> str:
     """What is said of a run that hangs. Reads no file, since it may be the disk that hangs."""
-    rank = f"{state.ranks.named}: " if state.ranks.several else ""
+    rank = f"{state.ranks.label}: " if state.ranks.several else ""
     minutes, step = state.settings.hang_timeout or 0.0, state.position.step + 1
     saved = f"saved: step {state.saved:,}" if state.saved >= 0 else "nothing was saved yet"
     return (
@@ -107,7 +107,7 @@ def hung(state: RunState) -> str:
     )
 
 
-def kept_of(state: RunState, changed: Mapping[str, float] | None = None) -> str:
+def how_to_resume(state: RunState, changed: Mapping[str, float] | None = None) -> str:
     """What is saved of a run, and the command that goes on with it, with the settings that are `changed`."""
     folder = state.folder.path
     whole = sorted(path.parent for path in state.folder.checkpoints.glob(f"step-*/{MANIFEST}"))

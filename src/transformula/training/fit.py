@@ -25,8 +25,7 @@ from ..errors import ConfigError, RunError
 from ..runs import random_state
 from ..tasks.base import Batch, Task
 from .failure import lacks_memory, unallocated
-from .gradients import make_gradients
-from .named import named_losses
+from .gradients import make_gradients, named_losses
 from .optimizer import numbers_of
 from .optimizers import keeps_of
 from .parallel.data_parallel import parts_of_rank
@@ -36,9 +35,9 @@ from .state import RunState
 from .telemetry import Telemetry
 
 T = TypeVar("T")
-LOOKED_AT = 32  # steps of which the largest batch is tried
-USABLE = 0.9  # of the memory that is free; the rest is for what does not ask so politely
-CLOSE = 1e-3  # a loss of parts may differ from that of the whole by rounding
+TRIED_STEPS = 32  # steps of which the largest batch is tried
+USABLE_SHARE = 0.9  # of the memory that is free; the rest is for what does not ask so politely
+LOSS_TOLERANCE = 1e-3  # a loss of parts may differ from that of the whole by rounding
 
 
 def parts_of(batch: Batch, count: int) -> list[Batch]:
@@ -93,7 +92,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
             whole = float(task.loss(model, few))
             parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(task, [few], 2))
             model.train(training)
-        alike = abs(parts - whole) <= CLOSE * max(1.0, abs(whole))
+        alike = abs(parts - whole) <= LOSS_TOLERANCE * max(1.0, abs(whole))
     return "" if alike else f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
 
 
@@ -146,7 +145,7 @@ def fit(state: RunState, telemetry: Telemetry) -> None:
 def largest_batches(state: RunState) -> list[Batch]:
     """The batch with the most numbers in the next steps, and the one with the longest rows."""
     begin, task = state.position.step, state.task
-    places = [(begin + i, micro) for i in range(LOOKED_AT) for micro in range(state.settings.accumulate)]
+    places = [(begin + i, micro) for i in range(TRIED_STEPS) for micro in range(state.settings.accumulate)]
     with random_state.kept():
         sizes = {place: sizes_of(task.batch(*place)) for place in places}
         chosen = {max(places, key=lambda place: sizes[place][key]) for key in (0, 1)}
@@ -201,7 +200,7 @@ def memory_limited(device: torch.device) -> Iterator[None]:
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
     used = of_process("VmData:")
-    resource.setrlimit(resource.RLIMIT_DATA, (used + int(USABLE * free), before[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + int(USABLE_SHARE * free), before[1]))
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from ..atomic_io import whole_folder
 from ..errors import CheckpointError, NotFinite, RunError
 from ..interop.weights import load_tensors, save_tensors
 from ..plain import plain
-from ..runs.checkpoint import folder_of, load_checkpoint
+from ..runs.checkpoint import checkpoint_folders, folder_of, load_checkpoint
 from ..structured import load_json
 from ..tasks.base import Batch
 from .disk import Disk
@@ -33,11 +33,11 @@ from .parallel.data_parallel import parts_of_rank
 from .saving import Saving
 from .state import RunState
 
-RECENT = 50  # losses that one is compared with
-SETTLING = 20  # of them, before which no loss is a spike
-NORMAL = 1.4826  # the standard deviation of a normal distribution, in its median absolute deviations
-LEAST = 1e-3  # of the median, taken for the deviation of losses that hardly differ
-MOST = 10  # steps in a row that are left out; beyond, it is not the batches that are at fault
+RECENT_LOSSES = 50  # losses that one is compared with
+MIN_LOSSES = 20  # of them, before which no loss is a spike
+DEVIATIONS_OF_NORMAL = 1.4826  # the standard deviation of a normal distribution, in its median absolute deviations
+MIN_DEVIATION = 1e-3  # of the median, taken for the deviation of losses that hardly differ
+MAX_LEFT_OUT = 10  # steps in a row that are left out; beyond, it is not the batches that are at fault
 NOT_FINITE, SPIKE = "not finite", "spike"
 STOP, SKIP, ROLLBACK = "stop", "skip", "rollback"
 BATCH, ABOUT = "batch.safetensors", "about.json"
@@ -74,9 +74,9 @@ class Guard:
         p = self.state.position
         if self.spike:
             middle, deviation = self.usual()
-            if len(p.recent) >= SETTLING and loss > middle + self.spike * deviation:
+            if len(p.recent) >= MIN_LOSSES and loss > middle + self.spike * deviation:
                 return SPIKE
-            p.recent = [*p.recent, loss][-RECENT:]
+            p.recent = [*p.recent, loss][-RECENT_LOSSES:]
         if not self.state.settings.rolls_back:
             p.left_out_in_a_row = 0
         return ""
@@ -85,8 +85,8 @@ class Guard:
         """The median of recent losses, and their deviation from it."""
         recent = self.state.position.recent or [0.0]
         middle = statistics.median(recent)
-        deviation = NORMAL * statistics.median(abs(loss - middle) for loss in recent)
-        return middle, max(deviation, LEAST * abs(middle))
+        deviation = DEVIATIONS_OF_NORMAL * statistics.median(abs(loss - middle) for loss in recent)
+        return middle, max(deviation, MIN_DEVIATION * abs(middle))
 
     def answer(self, fault: str, shared: list[tuple[Batch, float]], measured: dict[str, float], units: int) -> None:
         """Record a step that is not to be taken, and go on without it or raise, as the policy says. Raises NotFinite,
@@ -106,7 +106,7 @@ class Guard:
         if not stops:
             self._leave_out(fault, units, folder, what)
             return
-        kept = sorted(state.folder.checkpoints.glob("step-*"))
+        kept = checkpoint_folders(state.folder.checkpoints)
         message = f"step {step}: {what}. The batch is kept in {folder}."
         message += f" The last good checkpoint is {kept[-1]}." if kept and fault == NOT_FINITE else ""
         option = f"--on-{fault.replace(' ', '-')} skip"
@@ -164,11 +164,12 @@ class Guard:
     def _leave_out(self, fault: str, units: int, folder: Path, what: str) -> None:
         """Go on without the step, as the policy says. Raises RunError where that has not helped for long."""
         state, p, policy = self.state, self.state.position, self.policies[fault]
-        if p.left_out_in_a_row >= MOST:
+        if p.left_out_in_a_row >= MAX_LEFT_OUT:
             since = "since the last checkpoint" if self.state.settings.rolls_back else "in a row"
             raise RunError(
-                f"step {p.step + 1}: {what}; {MOST} steps {since} were left out already, so it is not the batches. The"
-                f" last is in {folder}. Begin a new run; a lower learning rate (--lr) or a longer --warmup may help"
+                f"step {p.step + 1}: {what}; {MAX_LEFT_OUT} steps {since} were left out already, so it is not the"
+                f" batches. The last is in {folder}. Begin a new run; a lower learning rate (--lr) or a longer --warmup"
+                " may help"
             )
         done = "the batch is left out"
         if policy == ROLLBACK:

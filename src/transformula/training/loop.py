@@ -24,12 +24,11 @@ import torch
 from ..tasks.base import Batch
 from .disk import Disk
 from .evaluation import Evaluations
-from .failure import Asked, Interrupts, hung
+from .failure import Asked, Interrupts, hang_message
 from .fit import shares_of
-from .gradients import make_gradients
+from .gradients import make_gradients, named_measures
 from .guard import Guard
 from .meter import Meter, StepRecord
-from .named import named_measures
 from .parallel.data_parallel import GradientSums, parts_of_rank
 from .parallel.dtensors import clip_gradients
 from .saving import Saving
@@ -38,7 +37,7 @@ from .state import RunState
 from .telemetry import Telemetry
 from .watchdog import Watchdog
 
-SAVED_EVERY = 600.0  # seconds between checkpoints where no number of steps is given
+SECONDS_BETWEEN_CHECKPOINTS = 600.0  # seconds between checkpoints where no number of steps is given
 
 
 class Trainer:
@@ -49,7 +48,7 @@ class Trainer:
         self.state, self.disk = state, Disk(state)
         self.saving = Saving(state, self.disk)
         self.guard = Guard(state, self.disk, self.saving)
-        self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, state))
+        self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hang_message, state))
         self.evaluations = Evaluations(state, self.disk, self.saving, self.watchdog)
         self.telemetry = Telemetry(state.weights, state.trained, settings.telemetry_every)
         self.meter = Meter(state, self.disk, self.telemetry)
@@ -107,7 +106,7 @@ class Trainer:
         state, p, every = self.state, self.state.position, self.state.settings.checkpoint_every
         if end:
             self.saving.finish()  # one that failed is tried once more
-        late = state.ranks.now() - self._saved_at > SAVED_EVERY
+        late = state.ranks.now() - self._saved_at > SECONDS_BETWEEN_CHECKPOINTS
         planned = p.step % every == 0 if every else p.evaluated == p.step
         if (new or state.saved != p.step) and (planned or (late and not every) or end):
             self.saving.save(planned, must=bool(end))

@@ -22,8 +22,8 @@ from ..errors import ConfigError
 from ..structured import load_json
 
 BF16, FLOAT32 = "bf16", "float32"
-SMALL = 256  # rows of square matrices whose product is short in any type, on any CPU
-EMULATED = 5  # times as long as in float32: what product of these in bf16 says that the CPU emulates it
+SMALL_ROWS = 256  # rows of square matrices whose product is short in any type, on any CPU
+MIN_EMULATED_SLOWDOWN = 5  # times as long as in float32: what product of these in bf16 says that the CPU emulates it
 DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}
 
 
@@ -91,7 +91,7 @@ def describe(device: torch.device) -> dict[str, Any]:
     }
 
 
-def measured(device: torch.device, what: str, measure: Callable[[], Any], largest: bool = False) -> Any:
+def measure_once(device: torch.device, what: str, measure: Callable[[], Any], largest: bool = False) -> Any:
     """What `measure()` gave here the first time, as plain data; with `largest`, it is made again and the larger kept.
 
     A cache that cannot be written is no error.
@@ -156,12 +156,12 @@ def slowdown_of_bf16(device: torch.device) -> float:
         return 0.0
 
     def measure() -> float:
-        squares = [torch.ones(SMALL, SMALL, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
+        squares = [torch.ones(SMALL_ROWS, SMALL_ROWS, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
         float32, bf16 = seconds_of(*(partial(torch.mm, a, a) for a in squares), device=device, budget=0.05)
         return bf16 / float32
 
-    times = float(measured(device, f"float32 over bf16: {SMALL} rows", measure))
-    return times if times > EMULATED else 0.0
+    times = float(measure_once(device, f"float32 over bf16: {SMALL_ROWS} rows", measure))
+    return times if times > MIN_EMULATED_SLOWDOWN else 0.0
 
 
 def peak(device: torch.device, precision: str) -> float:
@@ -177,17 +177,17 @@ def _peak(device: torch.device, precision: str, threads: int) -> float:
     def measure() -> float:
         size = {"cuda": 8192, "mps": 2048}.get(device.type, 1024)
         if precision == BF16 and slowdown_of_bf16(device):
-            size = SMALL  # 1,024 rows take seconds
+            size = SMALL_ROWS  # 1,024 rows take seconds
         a = torch.ones(size, size, device=device, dtype=DTYPES[precision])
         out = torch.empty_like(a)
         return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device=device, budget=0.05)[0]
 
-    return float(measured(device, f"peak {precision}", measure, largest=True))
+    return float(measure_once(device, f"peak {precision}", measure, largest=True))
 
 
-PLENTY = 8 << 30  # bytes of memory from which on it is kept rather than given back
-GROWS = 3  # times what a step holds: what a heap may come to whose freed memory is kept
-GIVEN_BACK = 128 << 10  # bytes: glibc's own threshold before it adapts it
+MIN_MEMORY_TO_KEEP = 8 << 30  # bytes of memory from which on it is kept rather than given back
+HEAP_GROWTH = 3  # times what a step holds: what a heap may come to whose freed memory is kept
+TRIM_BYTES = 128 << 10  # bytes: glibc's own threshold before it adapts it
 
 
 def keep_memory(needed: int = 0) -> bool:
@@ -213,13 +213,13 @@ def keep_memory(needed: int = 0) -> bool:
     except (OSError, AttributeError):
         return False
     free = free_memory()
-    if free is not None and GROWS * needed > free:
+    if free is not None and HEAP_GROWTH * needed > free:
         mallopt(mmap_max, 1 << 16)
-        mallopt(mmap_threshold, GIVEN_BACK)
-        mallopt(trim_threshold, GIVEN_BACK)
+        mallopt(mmap_threshold, TRIM_BYTES)
+        mallopt(trim_threshold, TRIM_BYTES)
         trim(0)
         return False
-    if (machine_memory() or 0) < PLENTY:
+    if (machine_memory() or 0) < MIN_MEMORY_TO_KEEP:
         return False
     most = (1 << 31) - 1
     return all([mallopt(mmap_threshold, most), mallopt(trim_threshold, most), mallopt(mmap_max, 0)])

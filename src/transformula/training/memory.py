@@ -13,7 +13,6 @@ Where experts share positions, each is given an equal load.
 
 from __future__ import annotations
 
-import copy
 import linecache
 import sys
 import warnings
@@ -21,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,35 +30,31 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from ..cost.machine import resident
-from ..cost.memory import FLOAT, GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment, of_parameters
+from ..cost.memory import FLOAT, GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
 from ..errors import InputError
 from ..language.graph import Architecture
 from ..model.head_in_chunks import set_chunks
 from ..model.recompute import recompute
 from ..model.transformer import Layer, Transformer
-from ..runs import random_state
-from ..tasks.base import Batch, Task, outputs_of
+from ..tasks.base import Batch, outputs_of
 from ..tasks.chunked_loss import token_loss
 from ..words.rms import _RMSNorm
 from .adapters import Trainable, choose_trained
-from .machine import BF16, DTYPES, FLOAT32
+from .copies import copy_with
+from .gradients import named_losses, whole_loss
+from .machine import BF16, DTYPES
 from .optimizer import optimizers
-from .optimizers import keeps_of
 from .settings import TrainingSettings
 from .weights import Weights
 
 WEIGHTS, MASTERS, BUFFERS, AVERAGES, OPTIMIZER = "weights", "masters", "buffers", "averages", "optimizer"
 FORWARD, LOSS, BACKWARD = "activations", "loss", "workspace"
 SECTIONS = ("before", "layer", "after", "output")  # names of the functions that a formula's sections become
-MATTERS = 1 << 30  # bytes: a run that takes less says nothing of its memory, and needs no second to find it out
-LONGEST = 100  # frames between an operation and the line of the formula that it belongs to
+MAX_FRAMES = 100  # between an operation and the line of the formula that it belongs to
 
 
-class Loss(Protocol):
-    """A batch's loss under a model: `Task.loss`."""
-
-    def __call__(self, model: nn.Module, batch: Batch, /) -> Tensor: ...
+Loss = Callable[[nn.Module, Batch], Tensor]
+"""A batch's loss under a model: `Task.loss`."""
 
 
 class MadeAt(NamedTuple):
@@ -116,7 +111,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.part not in (FORWARD, LOSS):
             return MadeAt(self.part)
         frame = sys._getframe(2)
-        for _ in range(LONGEST):
+        for _ in range(MAX_FRAMES):
             code = frame.f_code
             if code.co_name == "loss_in_chunks":
                 return MadeAt(LOSS)
@@ -130,17 +125,19 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
             frame = frame.f_back
         return MadeAt(self.part)
 
-    def held(self, first: int, last: int) -> tuple[int, set[int]]:
-        """Between two numbers of events: the event after which most is held, and the storages that are then."""
-        total, most, at = 0, -1, first
-        for index, (_, size) in enumerate(self.events[:last]):
-            total += size
-            if index >= first and total > most:
-                most, at = total, index
-        return at, self.live(at + 1)
+    def peak(self, begin: int, *parts: str) -> tuple[int, set[int]]:
+        """From event `begin` on: the most bytes that are held at once, of these parts or of all; and the storages that
+        are held then."""
+        total, most, at = 0, 0, begin
+        for index, (number, size) in enumerate(self.events):
+            if not parts or self.places[number].part in parts:
+                total += size
+                if index >= begin and total > most:
+                    most, at = total, index
+        return most, self.live(at + 1)
 
-    def live(self, end: int) -> set[int]:
-        """The storages that are held after so many events."""
+    def live(self, end: int | None = None) -> set[int]:
+        """The storages that are held after so many events; after all by default."""
         live: set[int] = set()
         for number, size in self.events[:end]:
             (live.add if size >= 0 else live.discard)(number)
@@ -184,22 +181,16 @@ def without_numbers(device: str) -> Iterator[str]:
             yield "meta"
 
 
-def copy_without_numbers(model: nn.Module, device: str, precision: str = FLOAT32) -> nn.Module:
-    """A copy of a model with parameters and buffers that hold nothing, on a device; in bf16 its working copy, which
-    has the buffers of the model itself."""
-    low = precision == BF16
+def copy_without_numbers(model: nn.Module, device: str) -> nn.Module:
+    """A copy of a model with parameters and buffers that hold nothing, on a device."""
 
     def like(tensor: Tensor) -> Tensor:
-        dtype = torch.bfloat16 if low and tensor.is_floating_point() else tensor.dtype
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
-    memo: dict[int, Any] = {}
-    for parameter in model.parameters():
-        trained = parameter.is_floating_point() and (parameter.requires_grad or not low)
-        memo[id(parameter)] = nn.Parameter(like(parameter), requires_grad=trained)
-    for buffer in model.buffers():
-        memo[id(buffer)] = buffer if low and buffer.numel() else like(buffer)
-    return copy.deepcopy(model, memo)
+    copied = copy_with(model, like, like)
+    for parameter in copied.parameters():
+        parameter.requires_grad_(parameter.is_floating_point())
+    return copied
 
 
 def batch_of(architecture: Architecture, rows: int, context: int) -> Batch:
@@ -217,42 +208,6 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     if isinstance(model, Transformer) and len(outputs_of(model.architecture)) > 1:
         raise InputError("the memory of a step is known for models of one output, a row of logits for each position")
     return token_loss(model, batch)
-
-
-def roughly(model: nn.Module, part: Batch, settings: TrainingSettings) -> int:
-    """Bytes that a step over part of a batch may hold: an upper bound of most, found without following it."""
-    numbers: Mapping[str, Any] = getattr(getattr(model, "architecture", None), "numbers", {})
-    patch = int(numbers.get("patch", 0))
-    read = max(t.numel() for t in part.inputs.values()) // patch**2 if patch else 0  # pictures, in squares
-    wide = 2 * numbers.get("vocab", 0) + 16 * numbers.get("depth", 0) * numbers.get("width", 0)
-    count, most = sum(p.numel() for p in model.parameters()), max(keeps_of(settings.optimizer).values())
-    return of_parameters({"": count}, {"": most}).total + FLOAT * max(read, part.targets.numel()) * int(wide)
-
-
-def say_memory(
-    say: Callable[[str], None], task: Task, model: nn.Module, settings: TrainingSettings, part: Batch, ranks: int = 1
-) -> None:
-    """Say in one line what memory a step will take, for a part of a batch; nothing where that is little.
-
-    ranks  how many share the weights, gradients, and the optimizer's state
-    """
-    if getattr(model, "carry", False) or roughly(model, part, settings) < MATTERS:
-        return  # what a task carries from step to step would be left without numbers
-    parts = settings.micro_batches * settings.accumulate
-    try:
-        with random_state.kept():
-            device = torch.device(settings.device).type
-            estimate = memory_of_step(model, task.loss, part, settings, device, parts)
-            besides = taken_besides(model) if device == "cpu" else 0
-            say(replace(estimate, besides=besides).of_rank(ranks).sentence)
-    except InputError as error:
-        say(str(error))
-
-
-def taken_besides(model: nn.Module) -> int:
-    """Bytes that this process has in memory besides a model that is on the CPU: libraries, data; 0 if not known."""
-    storages = [tensor.untyped_storage() for tensor in (*model.parameters(), *model.buffers())]
-    return max(0, (resident() or 0) - sum({one._cdata: one.nbytes() for one in storages}.values()))
 
 
 def memory_of(
@@ -292,7 +247,7 @@ def memory_of_step(
     with without_numbers(device) as place:
         ledger = Ledger({})
         with ledger:
-            weights, trained = _weights(ledger, copy_without_numbers(model, place), place, settings, precision)
+            weights, trained = _weights(ledger, copy_without_numbers(model, place), settings, precision)
         ledger.names = {id(one): name for name, one in weights.model.named_modules() if isinstance(one, Layer)}
         given = _like(batch, place)
         begin = len(ledger.events)
@@ -302,8 +257,7 @@ def memory_of_step(
         except (RuntimeError, NotImplementedError) as error:
             what = "the memory of a step cannot be followed: what it does depends on numbers that are not known before"
             raise InputError(f"{what} ({type(error).__name__}: {str(error).strip().splitlines()[0]})") from error
-    _, held = ledger.held(begin, len(ledger.events))
-    moment = ledger.moment(held, kept)
+    moment = ledger.moment(ledger.peak(begin)[1], kept)
     optimizer = update.size(update_held, OPTIMIZER)
     averages = sum(p.numel() * FLOAT for p in model.parameters() if p.requires_grad) if settings.average else 0
     gradients = Moment(**{**moment.data, OPTIMIZER: optimizer, AVERAGES: averages})
@@ -313,7 +267,7 @@ def memory_of_step(
     return MemoryEstimate(
         {GRADIENTS: gradients, UPDATE: changing},
         ledger.size(kept, FORWARD),
-        _logits(ledger, begin),
+        ledger.peak(begin, LOSS)[0],
         _lines(ledger, kept),
         {
             "rows": len(batch.targets),
@@ -327,12 +281,11 @@ def memory_of_step(
 
 
 def _weights(
-    ledger: Ledger, model: nn.Module, device: str, settings: TrainingSettings, precision: str
+    ledger: Ledger, model: nn.Module, settings: TrainingSettings, precision: str
 ) -> tuple[Weights, Trainable]:
     """The weights of a run, as `Trainer` has them."""
     trained = choose_trained(model, settings)
-    working = None if precision == FLOAT32 else copy_without_numbers(model, device, precision)
-    weights = Weights(model, precision, trained.adapters, working)
+    weights = Weights(model, precision, trained.adapters)
     of_masters = WEIGHTS if weights.model is model else MASTERS
     for buffer in model.buffers():
         ledger.note(buffer, MadeAt(BUFFERS))
@@ -357,9 +310,8 @@ def _gradients(ledger: Ledger, weights: Weights, trained: Trainable, loss: Loss,
     value = loss(model, batch)
     for hook in hooks:
         hook.remove()
-    told: Any = getattr(model, "named_losses", dict)()
-    value = sum(told.values(), value)
-    kept = {n for n in ledger.live(len(ledger.events)) if ledger.places[n].part == FORWARD}
+    value = whole_loss(value, named_losses(model))
+    kept = {n for n in ledger.live() if ledger.places[n].part == FORWARD}
     ledger.part = BACKWARD
 
     def made(parameter: Tensor) -> None:
@@ -370,7 +322,7 @@ def _gradients(ledger: Ledger, weights: Weights, trained: Trainable, loss: Loss,
     handles = [p.register_post_accumulate_grad_hook(made) for p in trained_here]
     # a number that is known even here: a loss looks whether it is 1, and then need not multiply its gradient
     torch.autograd.backward(value, torch.tensor(1 / parts, dtype=value.dtype))
-    del value, told
+    del value
     for handle in handles:
         handle.remove()
     weights.collect()
@@ -403,8 +355,7 @@ def _update(model: nn.Module, settings: TrainingSettings, precision: str) -> tup
                 optimizer.step(1e-3)
             for tensor in optimizer.tensors().values():
                 ledger.note(tensor, MadeAt(OPTIMIZER))
-    _, held = ledger.held(begin, len(ledger.events))
-    return ledger, held
+    return ledger, ledger.peak(begin)[1]
 
 
 def _like(batch: Batch, device: str) -> Batch:
@@ -413,16 +364,6 @@ def _like(batch: Batch, device: str) -> Batch:
     known = {name: torch.empty_like(t, device=device) for name, t in batch.lengths.items()}
     inputs = {name: made[id(t)] for name, t in batch.inputs.items()}
     return replace(batch, inputs=inputs, targets=made[id(batch.targets)], lengths=known)
-
-
-def _logits(ledger: Ledger, begin: int) -> int:
-    """What output and loss hold together at most."""
-    total = most = 0
-    for number, size in ledger.events[begin:]:
-        if ledger.places[number].part == LOSS:
-            total += size
-            most = max(most, total)
-    return most
 
 
 def _lines(ledger: Ledger, kept: set[int]) -> tuple[LineMemory, ...]:

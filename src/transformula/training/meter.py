@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from . import machine
 from .disk import Disk
-from .named import by_kind, worst_by_kind
+from .gradients import by_kind, worst_by_kind
 from .state import RunState
 from .telemetry import Telemetry
 
-KEPT = 0.9  # of a running mean over steps, at each
-SLOW = 0.01  # of a step that waits for data, from which a person is told
+MEAN_DECAY = 0.9  # of a running mean over steps, at each
+MIN_WAITING_SHARE = 0.01  # of a step that waits for data, from which a person is told
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Meter:
         added = {
             **by_kind(means),
             **worst_by_kind(step.measures),
-            **({"waiting for data": waiting} if waiting >= SLOW else {}),
+            **({"waiting for data": waiting} if waiting >= MIN_WAITING_SHARE else {}),
         }
         state.shown.step(p.step, state.progress(), mean, rate, share, self._seconds_left(), step.lr, added)
         for text in state.task.memory.news(p.step - 1):
@@ -84,4 +84,4 @@ class Meter:
 
 def mean_with(mean: float, value: float) -> float:
     """A running mean with one value more; 0 is none yet."""
-    return value if not mean else KEPT * mean + (1 - KEPT) * value
+    return value if not mean else MEAN_DECAY * mean + (1 - MEAN_DECAY) * value

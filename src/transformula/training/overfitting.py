@@ -9,8 +9,8 @@ from typing import Any
 
 from ..runs.log import Point, points_of
 
-LEAST = 3  # evaluations after the lowest one
-CLEAR, NATS = 0.01, 0.02  # by how much more than the lowest one each of the last evaluations must be: of it, and at all
+MIN_LATER_EVALUATIONS = 3  # than the lowest one
+MIN_RISE_SHARE, MIN_RISE_NATS = 0.01, 0.02  # of each of the last evaluations above the lowest one: of it, and at all
 OF_LOSS = ("loss", "bits_per_byte")  # scores whose noise is that of the loss
 
 
@@ -46,11 +46,12 @@ def parting_of(events: Iterable[Mapping[str, Any]]) -> Parting | None:
     known = list(events)
     evaluated = max(points_of(known, "evaluation"), key=len)
     trained, _ = points_of(known, "step")
-    if len(evaluated) <= LEAST:
+    if len(evaluated) <= MIN_LATER_EVALUATIONS:
         return None
     step, lowest = min(evaluated, key=lambda point: point[1])
     later = [loss for at, loss in evaluated if at > step]
-    if len(later) < LEAST or min(later[-LEAST:]) < lowest + max(CLEAR * abs(lowest), NATS):
+    risen = lowest + max(MIN_RISE_SHARE * abs(lowest), MIN_RISE_NATS)
+    if len(later) < MIN_LATER_EVALUATIONS or min(later[-MIN_LATER_EVALUATIONS:]) < risen:
         return None
     last = next(event for event in reversed(known) if event["event"] == "evaluation")
     if last.get("within_noise") and last.get("selected") in OF_LOSS:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from ..cost.words import duration
 from ..notebook import ProgressLine, in_notebook
 
-EVERY = 20.0  # seconds between plain lines
+SECONDS_BETWEEN_LINES = 20.0  # seconds between plain lines
 
 
 class Progress:
@@ -64,7 +64,9 @@ class Progress:
         """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds;
         named: what the model adds to the loss, and measures."""
         now = time.monotonic()
-        if self.quiet or self.silent or (self._live is None and self._cell is None and now - self._shown < EVERY):
+        if self.quiet or self.silent:
+            return
+        if self._live is None and self._cell is None and now - self._shown < SECONDS_BETWEEN_LINES:
             return
         self._shown = now
         added = [f"{name} {value:.3g}" for name, value in named.items()]

@@ -20,7 +20,7 @@ from ..runs.figure import draw_curve
 from ..runs.folder import command
 from ..runs.log import points_of, read_log
 from ..tasks.scores.report import interval_of
-from .failure import Interrupts, kept_of
+from .failure import Interrupts, how_to_resume
 from .overfitting import parting_of
 from .position import TENTHS
 from .saving import Saving
@@ -181,7 +181,7 @@ def conclude(
     made("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
         what = "the run has ended and its model is saved, but not all that follows could be made"
-        raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{kept_of(state)}")
+        raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{how_to_resume(state)}")
     if interrupted:
         shown.say(f"saved at step {p.step:,}; go on with: {resume}", warning=True)
     return result

@@ -68,12 +68,10 @@ class Saving:
         predictor = state.task.predictor()
         save_model(folder, whole or state.weights.master, predictor.save if predictor else None, in_run=True)
 
-    def tensors(self, fixed: bool) -> dict[str, Tensor]:
-        """Those of the model that keep their values, or those that change; whole ones, on the first rank."""
+    def fixed_tensors(self) -> dict[str, Tensor]:
+        """Those of the model that keep their values; whole ones, on the first rank."""
         state = self.state
-        tensors = {
-            name: t for name, t in model_tensors(state.weights.master).items() if (name in state.fixed) == fixed
-        }
+        tensors = {name: t for name, t in model_tensors(state.weights.master).items() if name in state.fixed}
         return tensors if state.sharded is None else state.sharded.gathered(tensors)
 
     def save(self, planned: bool = False, must: bool = False) -> None:
@@ -287,11 +285,11 @@ class Saving:
     def _newest(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
         state = self.state
-        if state.sharded is not None and self.saver is not None:
-            saver = self.saver
-            return state.folder.newest_checkpoint(lambda folder, run: saver.newest(folder, run, self._like()))
-        if not state.ranks.several:
-            return state.folder.newest_checkpoint()
+        if self.saver is not None:
+            from ..runs.sharded_checkpoint import newest_shared
+
+            shared = partial(newest_shared, like=self._like(), ranks=self.saver.ranks)
+            return state.folder.newest_checkpoint(shared)
         found: Checkpoint | None = None
 
         def look() -> tuple[int | None, list[str]]:

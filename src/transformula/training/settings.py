@@ -16,16 +16,15 @@ from ..settings import Facts, Settings
 STEPS = 2000  # the length of a run without a limit
 
 
-def listed(patterns: Any) -> Any:
+def split_names(stated: Any) -> Any:
     """['words.*', 'layers.1.*'], also of the text 'words.*,layers.1.*' and of a list of such texts."""
-    texts = several(patterns)
+    texts = several(stated)
     if not all(isinstance(text, str) for text in texts):
         return texts
-    return [pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip()]
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
-Patterns = Annotated[list[str], BeforeValidator(listed)]
-Names = Annotated[list[str], BeforeValidator(listed)]
+Names = Annotated[list[str], BeforeValidator(split_names)]
 
 
 def parallel_layout(text: str) -> str:
@@ -41,8 +40,8 @@ class LoraSettings(Settings):
     alpha: float | None = Field(
         None, gt=0, description="factor of what is added, which is divided by rank; None: 2 rank"
     )
-    matrices: Patterns = Field([], description="names of matrices; none: those of the layers that are larger than rank")
-    full: Patterns = Field([], description="names of parameters that are trained themselves, as new ones always are")
+    matrices: Names = Field([], description="names of matrices; none: those of the layers that are larger than rank")
+    full: Names = Field([], description="names of parameters that are trained themselves, as new ones always are")
 
     @property
     def scale(self) -> float:
@@ -162,7 +161,7 @@ class TrainingSettings(Settings):
         " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = 2 rank; every matrix of the"
         " layers that is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
     )
-    freeze: Annotated[Patterns, Facts(resume="fixed", numbers=True)] = Field(
+    freeze: Annotated[Names, Facts(resume="fixed", numbers=True)] = Field(
         [], description="names of parameters that stay as they are, or of modules, as patterns: words,layers.[1-4].*"
     )
 

@@ -33,17 +33,17 @@ from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
 from ..tasks.base import Batch, Task, tasks
-from . import machine, parallel
+from . import machine
 from .adapters import Trainable, choose_trained
 from .choices import choose_precision, choose_threads, step_like
-from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
+from .failure import Interrupts, allocating, batch_in_words, explain_failure, lacks_memory
 from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer
-from .memory import roughly, say_memory
+from .memory_notice import bound_of_step, say_memory
 from .optimizer import Parameter, optimizers, parameters_of, width_of
 from .parallel.layout import RankLayout, choose_layout, threads_of
 from .parallel.place import job
-from .parallel.world import Ranks, here
+from .parallel.world import FROM_RANKS, Ranks, here
 from .progress import Progress
 from .report import RunResult, conclude
 from .saving import Saving
@@ -78,7 +78,7 @@ def train(
         raise InputError("torch.compile(model) wraps the model; call model.compile(), and train the model itself")
     settings, ranks = with_own(settings or TrainingSettings()), here()
     notes: list[str] = []
-    run = RunFolder(run_folder or settings.out or ranks.told(_free_folder(model)), writes=ranks.first)
+    run = RunFolder(run_folder or settings.out or ranks.from_first(_free_folder(model)), writes=ranks.first)
     if resume:
         run = RunFolder.open(run.path, writes=ranks.first)
         check_folder(run.path, settings.out)
@@ -98,7 +98,7 @@ def train(
             order = Order(task, model, settings, run, resume, config or {}, shown, origin, init_sha256, ranks)
             return _train(order, follow)
     except TransformulaError as error:
-        error.message = f"{ranks.named}: {error.message}" if ranks.several else error.message
+        error.message = f"{ranks.label}: {error.message}" if ranks.several else error.message
         raise
     finally:
         run.unlock()
@@ -190,7 +190,7 @@ def _choose(order: Order) -> Choices:
     ranks.arrange(layout.tensor)
     batch = task.batch(0, 0).to(device)
     if device.type == "cpu":
-        machine.keep_memory(roughly(model, parts_of(batch, settings.micro_batches * ranks.size)[0], settings))
+        machine.keep_memory(bound_of_step(model, parts_of(batch, settings.micro_batches * ranks.size)[0], settings))
     with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(batch, task))}"):
         check_parts(settings, task, model, batch, ranks)
         precision, line, threads, more = ranks.by_first(
@@ -240,10 +240,10 @@ def _take_folder(order: Order, choices: Choices) -> dict[str, Any]:
     configuration = {"task": task.name, "model": text_of(model), **config, **settings}
     about = {
         **describe_run(task, model, choices.device),
-        **identity.described(config.get("use", ())),
+        **identity.describe_code(config.get("use", ())),
         "length": choices.settings.length,
         **({} if order.init_sha256 is None else {"init_sha256": order.init_sha256}),
-        **told_of(order.ranks, str(choices.layout)),
+        **describe_ranks(order.ranks, str(choices.layout)),
     }
     if order.resume:
         check_same(folder, about)
@@ -260,7 +260,9 @@ def _state(order: Order, choices: Choices) -> RunState:
     settings, trained, device = choices.settings, choices.trained, choices.device
     dtype, sharded = machine.DTYPES[settings.precision], None
     if choices.layout.divided:
-        sharded = parallel.ShardedModel(order.model, order.ranks, choices.layout, settings.precision, device)
+        from .parallel.sharded import ShardedModel
+
+        sharded = ShardedModel(order.model, order.ranks, choices.layout, settings.precision, device)
         trained = sharded.parameters_of(trained)
     optimizer = optimizers.get(settings.optimizer)(trained.parameters, settings, dtype)
     return RunState(
@@ -275,7 +277,7 @@ def begin(state: RunState, saving: Saving, batch: Batch, fresh: bool) -> None:
     """
     if fresh:
         calibrate(state, batch)
-    fixed = saving.tensors(fixed=True)
+    fixed = saving.fixed_tensors()
     if state.fixed and state.ranks.first:
         with whole_folder(state.folder.fixed) as folder:
             save_tensors(folder / WEIGHTS, fixed)
@@ -291,7 +293,7 @@ def calibrate(state: RunState, batch: Batch) -> None:
         state.seed_generators(0)
         state.shown.say(str(hook(master.train(), lambda: state.task.loss(master, batch))))
     if state.sharded:
-        put_tensors(state.weights.master, model_tensors(master), parallel.FROM_RANKS)
+        put_tensors(state.weights.master, model_tensors(master), FROM_RANKS)
 
 
 def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow: Follower | None) -> RunResult:
@@ -307,7 +309,7 @@ def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow
         try:
             stopped = trainer.run_until_end(interrupts)
         except Exception as error:
-            ended = failed(state, saving, error)
+            ended = explain_failure(state, saving, error)
             raise ended from (None if ended is error else error)
         if interrupts.asked:  # SIGTERM after SIGUSR1 does not stop what is written now
             return conclude(state, saving, stopped, about, interrupts)
@@ -324,7 +326,7 @@ def with_own(settings: TrainingSettings, recorded: Any = None) -> TrainingSettin
     return settings if isinstance(settings, kind) else kind.model_validate(stated)
 
 
-def told_of(ranks: Ranks, layout: str) -> dict[str, Any]:
+def describe_ranks(ranks: Ranks, layout: str) -> dict[str, Any]:
     """What a manifest says of several processes that train together; {} of one alone."""
     return {"ranks": ranks.size, "parallel": layout, "job": job(os.environ)[0]} if ranks.several else {}
 

@@ -72,7 +72,9 @@ class RunState:
         self.saved = -1
         self.saver: Saver | None = None
         if sharded is not None:  # a run that may roll back does so to what stands, whenever that is written
-            self.saver = sharded.saver(folder.checkpoints, background=not settings.rolls_back)
+            from ..runs.sharded_checkpoint import Saver
+
+            self.saver = Saver(folder.checkpoints, background=not settings.rolls_back)
         self.batch: tuple[str, Batch] | None = None
         self.between_steps = True
         self.step_seconds = 0.0

@@ -39,7 +39,7 @@ from .parallel.dtensors import by_mesh
 from .weights import Weights
 
 Number = float | None
-APART = 4  # a model that is compiled is measured so many times less often: an own pass costs a third of a step
+COMPILED_TIMES_RARER = 4  # a compiled model is measured so much less often: its own pass costs a third of a step
 LAYER = re.compile(r"(.*?layers\.\d+)\.")  # what the name of a layer's parameter begins with
 
 
@@ -82,7 +82,7 @@ class Telemetry:
             names |= stack.edges_of_writes()
             names |= dict.fromkeys(place for row in stack.coefficients.values() for place in filter(None, row))
         self.apart = weights.sharded is not None or any(one._compiled_call_impl is not None for one in modules)
-        self.every *= APART if self.apart else 1
+        self.every *= COMPILED_TIMES_RARER if self.apart else 1
         looked_at = evaluating(model) if self.apart else model
         functions = dict.fromkeys([*self.streams, *names], self.look)
         twin: Any = watched(looked_at, functions)

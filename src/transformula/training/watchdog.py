@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 HUNG = 124  # exit status, as that of coreutils' timeout
 STDERR = 2  # written to directly: whoever hangs may hold the lock of sys.stderr
-LATER = 1.5  # the watch in C waits so many times as long
-SLICES = 20  # looks of the thread in the time that is given
+C_WATCH_FACTOR = 1.5  # the watch in C waits so many times as long
+LOOKS_PER_TIMEOUT = 20  # looks of the thread in the time that is given
 
 
 class Watchdog:
@@ -48,13 +48,13 @@ class Watchdog:
         if not self.seconds:
             return
         self._beaten = time.monotonic()
-        if not self._armed or self._beaten - self._armed > self.seconds / SLICES:  # arming starts a thread
+        if not self._armed or self._beaten - self._armed > self.seconds / LOOKS_PER_TIMEOUT:  # arming starts a thread
             self._armed = self._beaten
-            faulthandler.dump_traceback_later(LATER * self.seconds, exit=True, file=STDERR)
+            faulthandler.dump_traceback_later(C_WATCH_FACTOR * self.seconds, exit=True, file=STDERR)
 
     def _watch(self, seconds: float) -> None:
         looked = time.monotonic()
-        while not self._done.wait(seconds / SLICES):
+        while not self._done.wait(seconds / LOOKS_PER_TIMEOUT):
             now = time.monotonic()
             if now - looked > seconds / 2:  # the process was stopped for a while (SIGSTOP), not this thread's neighbor
                 self._beaten = now
@@ -63,5 +63,5 @@ class Watchdog:
                 self._fired.set()
                 os.write(STDERR, f"error: {self.message()}\n".encode("utf-8", "replace"))
                 faulthandler.dump_traceback(file=STDERR, all_threads=True)
-                time.sleep(2 * seconds / SLICES)  # other ranks, which wait for this one, say so before it is gone
+                time.sleep(2 * seconds / LOOKS_PER_TIMEOUT)  # other ranks, which wait for it, say so before it is gone
                 os._exit(HUNG)

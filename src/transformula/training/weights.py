@@ -8,7 +8,6 @@ much between the products in float32.) Buffers stay as they are and are shared b
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from ..interop.weights import model_tensors, put_tensors
 from .adapters import Adapters
+from .copies import working_copy
 from .machine import FLOAT32
 
 if TYPE_CHECKING:
@@ -29,17 +29,15 @@ class Weights:
     """The masters (`master`, float32) and the model that runs (`model`): one and the same in float32.
 
     adapters  of matrices of the masters, where those are trained in their place
-    working   the working copy, where it is there already
     sharded   where the masters are divided among ranks: what runs is then made of them layer by layer
     """
 
     def __init__(
-        self, master: nn.Module, precision: str, adapters: Adapters | None = None, working: nn.Module | None = None,
-        sharded: ShardedModel | None = None,
-    ) -> None:  # fmt: skip
+        self, master: nn.Module, precision: str, adapters: Adapters | None = None, sharded: ShardedModel | None = None
+    ) -> None:
         self.master, self.adapters, self.sharded = master, adapters or Adapters([]), sharded
         self.precision = precision
-        self.model = master if precision == FLOAT32 or sharded else working or working_copy(master)
+        self.model = master if precision == FLOAT32 or sharded else working_copy(master)
         self._pairs = list(zip(master.parameters(), self.model.parameters(), strict=True))
         self.adapters.follow(master, self.model)
 
@@ -100,27 +98,6 @@ class Weights:
         finally:
             put_tensors(own, before, path)
             self.publish()
-
-
-def working_copy(master: nn.Module) -> nn.Module:
-    """A copy whose floating-point parameters are bfloat16 and whose buffers are those of the master.
-
-    An empty buffer says what a module that has no parameters should make: here bfloat16. A module that was compiled in
-    place has a copy that is, too, with the defaults of `compile`: torch keeps no record of what it was called with.
-    """
-    copied = copy.deepcopy(master)
-    for parameter in copied.parameters():
-        parameter.grad = None
-        if parameter.is_floating_point():
-            parameter.data = parameter.data.to(torch.bfloat16)
-    for mine, theirs in zip(copied.modules(), master.modules(), strict=True):
-        for name, buffer in theirs._buffers.items():
-            if buffer is not None and not buffer.numel() and buffer.is_floating_point():
-                buffer = buffer.to(torch.bfloat16)
-            mine._buffers[name] = buffer
-        if theirs._compiled_call_impl is not None:
-            mine.compile()
-    return copied
 
 
 class RunningAverage:

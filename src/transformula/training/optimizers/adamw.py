@@ -19,7 +19,7 @@ from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..parallel.dtensors import by_mesh
 from ..settings import TrainingSettings
 
-KEPT = ("step", "exp_avg", "exp_avg_sq")
+STATE_KEYS = ("step", "exp_avg", "exp_avg_sq")
 
 
 @optimizers.register("adamw", record={"keeps": {"matrix": 2, "table": 2, "vector": 2}})
@@ -58,7 +58,7 @@ class AdamW(Optimizer):
         found: dict[str, Tensor] = {}
         for p in self.parameters:
             state = self.inner.state.get(p.tensor, {}) if self.inner else {}
-            found.update({f"{p.name}/{key}": state[key] for key in KEPT if key in state})
+            found.update({f"{p.name}/{key}": state[key] for key in STATE_KEYS if key in state})
         return found
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -66,5 +66,5 @@ class AdamW(Optimizer):
         for p in self.parameters:
             if self.inner is not None:
                 self.inner.state.pop(p.tensor, None)
-            if self.inner is not None and any(f"{p.name}/{key}" in tensors for key in KEPT):
-                self.inner.state[p.tensor] = {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in KEPT}
+            if self.inner is not None and any(f"{p.name}/{key}" in tensors for key in STATE_KEYS):
+                self.inner.state[p.tensor] = {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in STATE_KEYS}

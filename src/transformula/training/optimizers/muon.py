@@ -31,7 +31,7 @@ from .adamw import AdamW
 # a, b, c of x -> a x + b x^3 + c x^5: steepest at 0, singular values end between about 0.7 and 1.2.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = newton_schulz_steps("muon")  # its record says how many: a plan counts them too
-LARGEST = 1 << 25  # numbers in one batched product; larger groups are cut, so that memory stays small
+MAX_BATCHED_NUMBERS = 1 << 25  # numbers in one batched product; larger groups are cut, so that memory stays small
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -82,7 +82,7 @@ class Muon(Optimizer):
                     self.kept[p.name] = torch.zeros_like(p.tensor)
                 groups.setdefault(tuple(p.tensor.shape), []).append(p)
         for shape, members in groups.items():
-            size = max(1, LARGEST // members[0].tensor.numel())
+            size = max(1, MAX_BATCHED_NUMBERS // members[0].tensor.numel())
             for first in range(0, len(members), size):
                 self._update(members[first : first + size], shape, lr)
         self.rest.step(lr)

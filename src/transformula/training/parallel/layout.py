@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from ...analysis.parallel_text import parallel_of
-from ...analysis.tensor_plan import tensor_plan
 from ...cost.machine import cores, device_memory
 from ...cost.memory import of_parameters
 from ...cost.words import bytes_in_words
@@ -28,7 +27,7 @@ from ..settings import TrainingSettings
 from .world import Ranks
 
 AUTO, NONE, DDP, FSDP = "auto", "none", "ddp", "fsdp"
-MOST = 0.5  # of a rank's memory, for these, in ddp; the rest is for the forward pass
+DDP_MEMORY_SHARE = 0.5  # of a rank's memory, for these, in ddp; the rest is for the forward pass
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def choose_layout(
         what = f"{ranks.size} processes have joined already, and each was to train by itself"
         raise ConfigError(f"parallel: {what}; say --parallel none from the start of the process")
     if asked in (AUTO, NONE, DDP):
-        layout, why = by_size(asked, settings, ranks, trained, device)
+        layout, why = choose_by_size(asked, settings, ranks, trained, device)
     else:
         layout, why = read_layout(asked, ranks), "each rank holds a part of the weights"
     if layout.divided:
@@ -78,7 +77,7 @@ def choose_layout(
     return layout, f"parallel: {layout} on {ranks.size} ranks: {why}" if ranks.several or layout.divided else ""
 
 
-def by_size(
+def choose_by_size(
     asked: str, settings: TrainingSettings, ranks: Ranks, trained: Trainable, device: torch.device
 ) -> tuple[RankLayout, str]:
     """ddp where a rank has room for the weights, gradients, and what the optimizer keeps; else fsdp."""
@@ -87,7 +86,7 @@ def by_size(
     needed = of_parameters(numbers_of(trained.parameters), keeps_of(settings.optimizer)).total
     room = device_memory(device, ranks.place.local_size)
     why = "each rank holds the whole model, and makes its part of every batch"
-    if asked == DDP or not room or needed <= MOST * room or settings.lora is not None:
+    if asked == DDP or not room or needed <= DDP_MEMORY_SHARE * room or settings.lora is not None:
         return RankLayout(DDP), why
     what = f"weights, gradients, and the optimizer's state take {bytes_in_words(needed)}"
     return RankLayout(FSDP), f"{what}, more than half of the {bytes_in_words(room)} of a rank"
@@ -118,6 +117,8 @@ def check_divided(layout: RankLayout, settings: TrainingSettings, model: nn.Modu
         what = f"by its policy, {model.architecture.hooks['policy'].text}, ranks run other layers than each other"
         mistakes.append(f"{what}, and each layer is gathered from all; train with ddp")
     if layout.tensor > 1:
+        from ...analysis.tensor_plan import tensor_plan
+
         if not isinstance(model, Transformer):
             mistakes.append("no formula made this model, so its matrices are not split; train with fsdp")
         elif reason := tensor_plan(model.architecture, layout.tensor).refusal():

@@ -11,13 +11,11 @@ ranks and not means, since each part of a batch comes with its share of the loss
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,14 +23,12 @@ from torch import Tensor, nn
 
 from ...interop.weights import model_tensors, put_tensors, whole_tensors
 from ...model.transformer import Layer, Transformer
-from ...runs.sharded_checkpoint import Saver
 from ..adapters import Trainable
+from ..copies import copy_with, lower_if_empty
 from ..machine import BF16
 from .layout import RankLayout
 from .tensor import split_tensors
-from .world import Ranks
-
-FROM_RANKS = "the ranks' parts"
+from .world import FROM_RANKS, Ranks
 
 
 class ShardedModel:
@@ -42,7 +38,7 @@ class ShardedModel:
         self, model: nn.Module, ranks: Ranks, layout: RankLayout, precision: str, device: torch.device
     ) -> None:
         self.model, self.ranks, self.device = model, ranks, device
-        self.blank = without_weights(model)
+        self.blank = copy_with(model, lambda tensor: torch.empty_like(tensor, device="meta"))
         divide(model, ranks, layout, precision, device)
         self.own = {name for name, p in model.named_parameters() if not hasattr(p, "device_mesh")}  # whole on all
 
@@ -70,14 +66,10 @@ class ShardedModel:
 
     def filled(self, tensors: Mapping[str, Tensor], device: torch.device | None = None) -> nn.Module:
         """The undivided model with these weights, on a device; with none given they are uninitialized."""
-        module = copied(self.blank, lambda tensor: torch.empty_like(tensor, device=device or self.device))
+        module = copy_with(self.blank, lambda tensor: torch.empty_like(tensor, device=device or self.device))
         if tensors:
             put_tensors(module, tensors, FROM_RANKS)
         return module
-
-    def saver(self, checkpoints: Path, background: bool) -> Saver:
-        """What writes and reads the checkpoints of a run of this model."""
-        return Saver(checkpoints, background)
 
     @contextmanager
     def unsharded(self) -> Iterator[None]:
@@ -112,7 +104,8 @@ def divide(model: nn.Module, ranks: Ranks, layout: RankLayout, precision: str, d
     if precision == BF16:
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         for one in model.modules():
-            lower_empty_buffers(one)
+            lowered = {name: lower_if_empty(buffer) for name, buffer in one._buffers.items() if buffer is not None}
+            one._buffers.update(lowered)
     single = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     given: dict[str, Any] = {"mesh": mesh["dp"], "mp_policy": policy, "ignored_params": single}
     for part in [*(one for one in model.modules() if isinstance(one, Layer)), model]:
@@ -122,22 +115,3 @@ def divide(model: nn.Module, ranks: Ranks, layout: RankLayout, precision: str, d
             sharded: Any = part
             sharded.set_gradient_divide_factor(1.0)
             sharded.set_force_sum_reduction_for_comms(True)
-
-
-def lower_empty_buffers(module: nn.Module) -> None:
-    """Let a module without weights compute in bfloat16: an empty buffer says in what it does."""
-    for name, buffer in module._buffers.items():
-        if buffer is not None and not buffer.numel() and buffer.is_floating_point():
-            module._buffers[name] = buffer.to(torch.bfloat16)
-
-
-def without_weights(model: nn.Module) -> nn.Module:
-    """A copy whose parameters hold nothing, and whose buffers are those of the model."""
-    return copied(model, lambda tensor: torch.empty_like(tensor, device="meta"))
-
-
-def copied(model: nn.Module, made: Any) -> nn.Module:
-    """A copy of a model with other parameters, made of its own, and with its buffers."""
-    memo: dict[int, Any] = {id(p): nn.Parameter(made(p.detach()), p.requires_grad) for p in model.parameters()}
-    memo |= {id(buffer): buffer for buffer in model.buffers()}
-    return copy.deepcopy(model, memo)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import platform
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +24,8 @@ from ...errors import InputError, RunError, TransformulaError
 from .place import TORCHRUN, RankPlace
 
 T = TypeVar("T")
-BUCKET = 1 << 24  # numbers that are summed at once: 64 MiB of float32
+FROM_RANKS = "the ranks' parts"  # where tensors come from, in errors
+BUCKET_NUMBERS = 1 << 24  # numbers that are summed at once: 64 MiB of float32
 
 
 class Ranks:
@@ -50,7 +50,7 @@ class Ranks:
         self.counts = self.rank % tensor == 0
 
     @property
-    def named(self) -> str:
+    def label(self) -> str:
         """'rank 1 of 4 (process 7 on host)'; "" for one alone."""
         who = f"process {os.getpid()} on {platform.node()}"
         return f"rank {self.rank} of {self.size} ({who})" if self.several else ""
@@ -73,7 +73,7 @@ class Ranks:
         """Whether it is so on any rank."""
         return self.meet(float(flag))[0] > 0
 
-    def told(self, value: T) -> T:
+    def from_first(self, value: T) -> T:
         """The value that the first rank has."""
         return self.each(value)[0] if self.several else value
 
@@ -81,17 +81,10 @@ class Ranks:
         """The values of all ranks, in order."""
         if not self.several:
             return [value]
-        found: list[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         with talking():
-            own = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-            sizes = torch.zeros(self.size, dtype=torch.int64)
-            sizes[self.rank] = len(own)
-            dist.all_reduce(sizes)
-            padded = torch.zeros(int(sizes.max()), dtype=torch.uint8)
-            padded[: len(own)] = own
-            parts = [torch.empty_like(padded) for _ in found]
-            dist.all_gather(parts, padded)
-        return [pickle.loads(part[: int(n)].numpy().tobytes()) for part, n in zip(parts, sizes, strict=True)]
+            dist.all_gather_object(values, value)
+        return values
 
     def by_first(self, work: Callable[[], T]) -> T:
         """What a piece of work gives that the first rank alone does. Its error ends all of them."""
@@ -106,7 +99,7 @@ class Ranks:
                 fault = error
         text = "" if fault is None else str(fault) or type(fault).__name__
         status = fault.exit_status if isinstance(fault, TransformulaError) else RunError.exit_status
-        result, failed, text, status = self.told((result, fault is not None, text, status))
+        result, failed, text, status = self.from_first((result, fault is not None, text, status))
         if fault is not None:
             raise fault
         if failed:
@@ -122,7 +115,7 @@ class Ranks:
         for number, tensor in enumerate(tensors):
             waiting.append(tensor)
             more = tensors[number + 1] if number + 1 < len(tensors) else None
-            full = sum(one.numel() for one in waiting) >= BUCKET
+            full = sum(one.numel() for one in waiting) >= BUCKET_NUMBERS
             if more is None or full or (more.dtype, more.device) != (tensor.dtype, tensor.device):
                 with talking():
                     flat = torch.cat([one.reshape(-1) for one in waiting])
@@ -145,21 +138,15 @@ class Ranks:
         return f"cuda:{self.local}"
 
 
-class talking:
+@contextmanager
+def talking() -> Iterator[None]:
     """Turns the failure of a collective into a RunError: another rank has ended, or cannot be reached."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
-        if isinstance(error, RuntimeError):
-            raise lost(error) from error
-
-
-def lost(error: BaseException) -> RunError:
-    """The error of a rank to which another one no longer answers."""
-    said = " ".join(str(error).split())[:200]
-    return RunError(f"another rank has ended, or cannot be reached; its own message says why ({said})")
+    try:
+        yield
+    except RuntimeError as error:
+        said = " ".join(str(error).split())[:200]
+        what = f"another rank has ended, or cannot be reached; its own message says why ({said})"
+        raise RunError(what) from error
 
 
 ALONE = Ranks()
