@@ -84,12 +84,11 @@ class Settings(BaseModel):
     def facts(cls) -> dict[str, Facts]:
         """The facts of each field: those that it states, or that the same one of a base states; of one without, as most
         of data, that it is fixed and decides numbers."""
-        bases = [base for base in cls.__mro__ if issubclass(base, Settings)]
-        fields = {name: [base.model_fields[name] for base in bases if name in base.model_fields]
-                  for name in cls.model_fields}  # fmt: skip
-        stated = {name: (known for field in own for known in field.metadata if isinstance(known, Facts))
-                  for name, own in fields.items()}  # fmt: skip
-        return {name: next(known, Facts()) for name, known in stated.items()}
+        facts = dict.fromkeys(cls.model_fields, Facts())
+        for base in reversed([base for base in cls.__mro__ if issubclass(base, Settings)]):
+            for name, field in base.model_fields.items():
+                facts[name] = next((fact for fact in field.metadata if isinstance(fact, Facts)), facts[name])
+        return facts
 
     @classmethod
     def of_run(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:

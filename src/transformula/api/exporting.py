@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 SAMPLE = re.compile(r"## What it writes\n\n(`{3,})\n(.*?)\n\1", re.DOTALL)  # of a run's summary
-MOST_TEXTS, MOST_CHARACTERS = 8, 300  # of these that are tried
+MAX_TEXTS, MAX_CHARACTERS = 8, 300  # of these that are tried
 
 
 def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dtype: str | None = None) -> Path:
@@ -60,7 +60,7 @@ def own_texts(folder: Path) -> list[str]:
     path = folder.parent / "summary.md"
     shown = SAMPLE.search(path.read_text(encoding="utf-8")) if path.is_file() else None
     lines = [] if shown is None else [" ".join(line.split()) for line in shown[2].splitlines()]
-    return [line[:MOST_CHARACTERS] for line in lines if line][:MOST_TEXTS]
+    return [line[:MAX_CHARACTERS] for line in lines if line][:MAX_TEXTS]
 
 
 class Leaving:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Inputs of a stream that are answered together: few at first, so that something is seen early, then more, since those
 # of like length share a batch.
-FIRST, MOST = 16, 512
+FIRST_PIECE, MAX_PIECE = 16, 512
 
 
 def texts_of(prompt: Any) -> tuple[list[str], bool]:
@@ -202,7 +202,7 @@ def stream(
         begun: dict[str, Any] = {} if prefix is None else {"prefixes": [prefix] * len(some)}
         return predictor.predict(modules, predictor.opened(some), settings, **begun)
 
-    size, good, first_bad = FIRST, 0, None
+    size, good, first_bad = FIRST_PIECE, 0, None
     for piece in arriving:
         first = 0
         while some := piece[first : first + size]:
@@ -210,7 +210,7 @@ def stream(
             bad = [one.error for one in answers if isinstance(one, Unanswered)]
             good, first_bad = good + len(some) - len(bad), first_bad or next(iter(bad), None)
             yield list(zip(some, answers, strict=True))
-            first, size = first + size, min(2 * size, MOST)
+            first, size = first + size, min(2 * size, MAX_PIECE)
     if first_bad is not None and not good:
         raise first_bad
 

@@ -268,11 +268,8 @@ def training(run: Any, data: Any) -> Shown:
 
 
 def count_of(given: Mapping[str, Any], look: str) -> int:
-    return at_least_one("rows", given.get("rows", ROWS.get(look, 8)))
-
-
-def at_least_one(name: str, number: Any) -> int:
-    """A count. Raises InputError for what is none."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InputError(f"{setting(name)}: expected a whole number from 1; this is {number!r:.40}")
-    return number
+    """How many rows are looked at. Raises InputError for what is no number of rows."""
+    count = given.get("rows", ROWS.get(look, 8))
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(f"{setting('rows')}: expected a whole number from 1; this is {count!r:.40}")
+    return count

@@ -46,14 +46,9 @@ def explain(model: str | Path | Model, *, ascii: bool = False, use: Sequence[str
 
 
 def summary(
-    model: str | Path | Model,
-    *,
-    length: int | None = None,
-    batch: int = 1,
-    tp: int | None = None,
-    use: Sequence[str] = (),
-    **changes: Any,
-) -> Any:
+    model: str | Path | Model, *, length: int | None = None, batch: int = 1, tp: int | None = None,
+    use: Sequence[str] = (), **changes: Any,
+) -> Any:  # fmt: skip
     """Shapes, parameters, FLOPs a token and memory, for each line of the formula.
 
     length, batch  of the tokens that memory and FLOPs are counted for; by default the context, and one row
@@ -233,13 +228,9 @@ class Model:
     @overload
     def generate(self, *, tokens: Any, **sampling: Any) -> Any: ...
     def generate(
-        self,
-        prompt: str | Sequence[str] = "",
-        *,
-        tokens: Any = None,
-        on_text: Callable[[int, str], None] | None = None,
-        **sampling: Any,
-    ) -> Any:
+        self, prompt: str | Sequence[str] = "", *, tokens: Any = None,
+        on_text: Callable[[int, str], None] | None = None, **sampling: Any,
+    ) -> Any:  # fmt: skip
         """Go on from a prompt, or from several at once; the text is returned without its prompt.
 
             model.generate("The with statement")                 # a text

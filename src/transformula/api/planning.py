@@ -68,30 +68,21 @@ def plan(
     check_choice("attention", attention, ATTENTION)
     choices = LayoutChoices(parallel, micro_batch, recompute)
     here = gpu.strip().lower() == MEASURED
-    whole, each = amount(tokens, "tokens"), max(BATCH_TOKENS, gpus * length * (micro_batch or 1))
+    whole, usual = amount(tokens, "tokens"), max(BATCH_TOKENS, gpus * length * (micro_batch or 1))
     if not here:
-        found = device(gpu)
-        found.peak(precision)
-    given = Assumptions.read(pairs(assume))
+        machine = device(gpu)
+        machine.peak(precision)
+    assumptions = Assumptions.read(pairs(assume))
     if here:
         from .measuring import this_machine
 
-        found = this_machine()
+        machine = this_machine()
     setting = PlannedSetting(
-        work=work_of(architecture, length),
-        device=found,
-        gpus=gpus,
-        node=gpus_per_node or found.node,
-        tokens=whole,
-        batch_tokens=each if batch_tokens is None else amount(batch_tokens, "batch_tokens"),
-        keeps=keeps_of(optimizer),
-        precision=precision,
-        optimizer=optimizer,
-        newton_schulz=newton_schulz_steps(optimizer),
-        attention=attention,
-        compiled=compiled,
-        assumptions=given,
-    )
+        work=work_of(architecture, length), device=machine, gpus=gpus, node=gpus_per_node or machine.node,
+        tokens=whole, batch_tokens=usual if batch_tokens is None else amount(batch_tokens, "batch_tokens"),
+        keeps=keeps_of(optimizer), precision=precision, optimizer=optimizer, attention=attention, compiled=compiled,
+        newton_schulz=newton_schulz_steps(optimizer), assumptions=assumptions,
+    )  # fmt: skip
     ratio, notes = 1.0, []
     if measure:
         ratio, note = measured_share(architecture, setting, here)

@@ -151,17 +151,11 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         config = recorded({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
+        sha256 = None if begun is None else begun.sha256
         result = run_training(
-            task,
-            module,
-            training,
-            training.out,
-            resume=plan.resume,
-            config=config,
-            progress=shown,
-            init_sha256=None if begun is None else begun.sha256,
-            follow=follow,
-        )
+            task, module, training, training.out, resume=plan.resume, config=config, progress=shown,
+            init_sha256=sha256, follow=follow,
+        )  # fmt: skip
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)
 
 

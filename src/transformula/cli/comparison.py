@@ -11,12 +11,11 @@ from .options import QUIET, USE, Given, Parser, verb
 
 def compare_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known."""
-    from ..api.reading import TASK, of_task
+    from ..api.reading import TASK
     from ..api.starting import task_named
     from ..comparison.settings import ComparisonSettings
     from ..comparison.study import study_names
-    from ..tasks.verb import built_in_tasks
-    from ..training.settings import UNPAIRED, settings_with
+    from ..training.settings import UNPAIRED
 
     what = f"what the models learn: a task that --help all lists (default: {TASK});"
     what += " beside it --help all shows the options of this task"
@@ -31,11 +30,7 @@ def compare_options(parser: Parser) -> None:
     parser.add("--study", "NAME", what)
     parser.add("--root", "FOLDER", "the folder in which the study's data lies")
     parser.add_settings("comparison", ComparisonSettings)
-    taken = [*ComparisonSettings.model_fields, *UNPAIRED]
-    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"), without=taken)
-    parser.add_settings("training", settings_with(parser.typed("--optimizer")), without=taken)
-    parser.add_model_options()
-    parser.add_table("tasks", built_in_tasks())
+    parser.add_run_options(task, without=[*ComparisonSettings.model_fields, *UNPAIRED])
 
 
 @verb(

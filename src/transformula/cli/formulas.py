@@ -34,12 +34,8 @@ def explain(given: Given) -> int:
     "shapes, parameters, FLOPs and memory of each line",
     "MODEL",
     option("model", "MODEL", MODEL),
-    option(
-        "--length",
-        "N",
-        "positions of a sequence (default: the context; of a model of pictures its positions)",
-        type=int,
-    ),
+    option("--length", "N", "positions of a sequence (default: the context; of a model of pictures its positions)",
+           type=int),
     option("--batch", "N", "sequences (default: 1)", type=int, default=1),
     option("--tp", "N", "add how its matrices are split among N devices (tensor parallelism)", type=int),
     USE,
@@ -49,7 +45,7 @@ def explain(given: Given) -> int:
         "transformula summary llama --tp 8",
         "transformula summary gpt2 --json",
     ],
-)
+)  # fmt: skip
 def summary(given: Given) -> int:
     """Shapes, parameters, FLOPs per token (forward and backward), and memory of activations and cache, for each line of
     the formula; with --tp, which matrices are split among devices, how, and why the others are not."""

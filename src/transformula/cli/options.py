@@ -146,6 +146,17 @@ class Parser(argparse.ArgumentParser):
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
+    def add_run_options(self, task: str, without: Sequence[str] = ()) -> None:
+        """What a run takes: settings of the task's data and of training, keys of the model; and the table of tasks."""
+        from ..api.reading import TASK, of_task
+        from ..tasks.verb import built_in_tasks
+        from ..training.settings import settings_with
+
+        self.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"), without)
+        self.add_settings("training", settings_with(self.typed("--optimizer")), without)
+        self.add_model_options()
+        self.add_table("tasks", built_in_tasks())
+
     def add_table(self, title: str, lines: Mapping[str, str]) -> None:
         """A part of the help with a line for each name."""
         widest = max(map(len, lines))
@@ -372,13 +383,8 @@ USE = option("--use", "PACKAGE", USE_HELP, action="append", type=package, defaul
 WITH = option(
     "--with", "RUN", "a further model of the ensemble; may be repeated", action="append", default=[], dest="others"
 )
-NO_VERIFY = option(
-    "--no-verify",
-    None,
-    "do not check the weights against the hash in their file, nor that they are finite",
-    action="store_false",
-    dest="verify",
-)
+NO_VERIFY_HELP = "do not check the weights against the hash in their file, nor that they are finite"
+NO_VERIFY = option("--no-verify", None, NO_VERIFY_HELP, action="store_false", dest="verify")
 QUIET = option("--quiet", None, "print only the result")
 
 

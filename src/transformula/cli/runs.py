@@ -12,10 +12,8 @@ from .output import check_output, line_of, write_output
 
 def train_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
-    from ..api.reading import TASK, of_task
+    from ..api.reading import TASK
     from ..api.starting import task_named
-    from ..tasks.verb import built_in_tasks
-    from ..training.settings import settings_with
 
     what = f"what the model learns: a task that --help all lists (default: that of --init-from, else {TASK});"
     what += " beside it --help all shows the options of this task"
@@ -33,10 +31,7 @@ def train_options(parser: Parser) -> None:
     begun = parser.begin()
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.init_from, begun.use)
     parser.add("model", "MODEL", f"{MODEL}; some tasks, such as classification, have one of their own", nargs="?")
-    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
-    parser.add_settings("training", settings_with(parser.typed("--optimizer")))
-    parser.add_model_options()
-    parser.add_table("tasks", built_in_tasks())
+    parser.add_run_options(task)
 
 
 @verb(

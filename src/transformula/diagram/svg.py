@@ -392,12 +392,9 @@ def draw_diagrams(
 
 
 def draw_svg(
-    architecture: Architecture,
-    whole: bool = False,
-    dark: bool | None = None,
-    opened: Collection[str] = (),
+    architecture: Architecture, whole: bool = False, dark: bool | None = None, opened: Collection[str] = (),
     figure: str = "",
-) -> str:
+) -> str:  # fmt: skip
     """A model's layers as SVG; equal layers are drawn once, several stacks beside each other.
 
     whole   also before, after and output

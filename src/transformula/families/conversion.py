@@ -226,11 +226,11 @@ class Encoding:
     def distance(self, node: Node) -> Node | None:
         """`i - j` without its sign."""
         match node:
-            case Binary(operator="-", left=Name(name="i") as i, right=Name(name="j") as j) if self.both_sides:
-                return CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
-            case Binary(operator="-", left=Name(name="j") as j, right=Name(name="i") as i) if self.both_sides:
-                size = CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
-                return Negative(node.place, size)
+            case Binary(operator="-", left=Name() as one, right=Name() as other) if self.both_sides:
+                if {one.name, other.name} == {"i", "j"}:
+                    i, j = (one, other) if one.name == "i" else (other, one)
+                    size = CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
+                    return size if one is i else Negative(node.place, size)
         return None
 
 

@@ -239,12 +239,9 @@ def line_of(model: Transformer, error: BaseException) -> str:
 
 
 def write_programs(
-    model: nn.Module,
-    folder: Path,
-    suffix: str,
-    save: Callable[[Program, Path], None],
+    model: nn.Module, folder: Path, suffix: str, save: Callable[[Program, Path], None],
     load: Callable[[Path, Program], Function],
-) -> None:
+) -> None:  # fmt: skip
     """Write a model's text, its programs, and what they take and give; run them as they were written, and compare with
     the model.
 
@@ -314,7 +311,10 @@ def described(model: Transformer, programs: Mapping[str, Program], suffix: str, 
     numbers = model.architecture.numbers
     return {
         "format": 1,
-        "programs": {name: {"file": f"{name}.{suffix}", **_as_data(program)} for name, program in programs.items()},
+        "programs": {
+            name: {"file": f"{name}.{suffix}", "inputs": [*map(asdict, p.inputs)], "outputs": [*map(asdict, p.outputs)]}
+            for name, p in programs.items()
+        },
         "state": state_names(programs["model"]),
         "fixed": names_of(programs["start"].outputs) if "start" in programs else [],
         "vocab": int(numbers["vocab"]) if "vocab" in numbers else None,
@@ -329,10 +329,6 @@ def ends_of(folder: Path) -> list[int]:
         return sorted(load_tokenizer(folder).ends)
     except CheckpointError:
         return []
-
-
-def _as_data(program: Program) -> dict[str, Any]:
-    return {"inputs": [asdict(port) for port in program.inputs], "outputs": [asdict(port) for port in program.outputs]}
 
 
 def names_of(ports: Iterable[Port]) -> list[str]:
