@@ -22,7 +22,7 @@ from transformula.analysis import word_reference
 from transformula.analysis.planning.devices import devices
 from transformula.analysis.planning.planned import PlannedRun
 from transformula.analysis.planning.published import PublishedRun
-from transformula.api.planning import published
+from transformula.api.planning import compare_published
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
 from transformula.interop.named import entries
@@ -218,7 +218,7 @@ def named_models() -> str:
         "[add a family](../how-to/add-a-family.md) says. `lines` counts those of its file.",
         "",
     ]
-    families = [(name, entries.named(name)) for name in entries.names()]
+    families = [(name, entries.named_model(name)) for name in entries.names()]
     rows += table(
         ("family", "`model_type`", "architectures", "trained for", "like", "lines"),
         [
@@ -256,7 +256,7 @@ def published_runs() -> str:
         "[plan a run](../how-to/plan-a-run.md).",
         "",
     ]
-    found = list(published())
+    found = list(compare_published())
     rows += table(
         ("run", "devices", "layout", "what", "published", "planned", "apart"),
         [

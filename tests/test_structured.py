@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformula.api.configuration import read_config
 from transformula.api.reading import check_model
 from transformula.errors import TransformulaError
-from transformula.structured import MOST_LEVELS, Malformed, load_json, load_yaml, parse_json, parse_yaml
+from transformula.structured import MAX_LEVELS, Malformed, load_json, load_yaml, parse_json, parse_yaml
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**300), 10**300) | st.floats(allow_nan=False) | st.text(),
@@ -62,7 +62,7 @@ BAD_YAML = {
 BAD_JSON = {
     "deep lists": ("[" * DEEP, "deeper than 100"),
     "deep objects": ('{"a":' * DEEP, "deeper than 100"),
-    "just too deep": ("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1), "deeper than 100"),
+    "just too deep": ("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1), "deeper than 100"),
     "long number": ("9" * 5_000, "4300 digits"),
     "cut": ('{"a":\n', "line 2: no JSON: Expecting value"),
     "nothing": ("", "line 1: no JSON"),
@@ -88,7 +88,7 @@ def test_json_beyond_the_limits_is_refused(text: str, said: str) -> None:
 
 
 def test_levels_up_to_the_limit_are_read() -> None:
-    text = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    text = "[" * MAX_LEVELS + "]" * MAX_LEVELS
     assert parse_json(text) == parse_yaml(text)
 
 

@@ -60,10 +60,10 @@ def shortened(text: str, most: int = 80) -> str:
 
 def did_you_mean(near: Sequence[str]) -> str:
     """' did you mean a, b or c?' or nothing."""
-    return f" did you mean {joined(near, 'or')}?" if near else ""
+    return f" did you mean {join_words(near, 'or')}?" if near else ""
 
 
-def joined(names: Sequence[str], word: str) -> str:
+def join_words(names: Sequence[str], word: str) -> str:
     """'a, b and c', by the word "and"."""
     *others, last = names or ("",)
     return f"{', '.join(others)} {word} {last}" if others else last

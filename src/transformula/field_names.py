@@ -29,7 +29,7 @@ class Ours:
     write: str = ""
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """'mlp', or 'attention(rotary=)'."""
         return f"{self.name}({self.option}=)" if self.option else self.name
 
@@ -55,7 +55,7 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "").replace(".", "")
 
 
-def means(theirs: str, name: str) -> bool:
+def is_named(theirs: str, name: str) -> bool:
     """Whether a name is among the field's of a row."""
     return plain(name) in map(plain, theirs.split())
 
@@ -68,14 +68,14 @@ def row_as_ours(ours: str, write: str) -> Ours:
 
 def word(name: str) -> Ours | None:
     """What a word of the field is called here."""
-    return next((row_as_ours(ours, write) for theirs, ours, write in rows_of("words") if means(theirs, name)), None)
+    return next((row_as_ours(ours, write) for theirs, ours, write in rows_of("words") if is_named(theirs, name)), None)
 
 
 def option(of_word: str, name: str, known: Iterable[str]) -> Ours | None:
     """What an option of the field is called at one of our words, whose options are `known`."""
     known = list(known)
     rows = [row for row in table()["options"] if row["words"] == "*" or of_word in row["words"].split()]
-    ours = ((one, row) for row in rows if means(row["names"], name) for one in row["ours"].split())
+    ours = ((one, row) for row in rows if is_named(row["names"], name) for one in row["ours"].split())
     return next((Ours(one, write=row.get("write", "")) for one, row in ours if one in known), None)
 
 
@@ -83,14 +83,14 @@ def read_name(name: str, known: Iterable[str]) -> Ours | None:
     """What a name that a formula reads is called here, if that is among the `known`."""
     known = list(known)
     rows = ((theirs, ours.split()[0]) for theirs, ours, _ in rows_of("names", "model_keys"))
-    return next((Ours(ours) for theirs, ours in rows if ours in known and means(theirs, name)), None)
+    return next((Ours(ours) for theirs, ours in rows if ours in known and is_named(theirs, name)), None)
 
 
 def key(name: str, known: Iterable[str]) -> Ours | None:
     """What a key of the field is called where our keys are `known`; an option of a word wherever `layer` is."""
     known = list(known)
     for theirs, ours, write in rows_of("model_keys", "settings"):
-        if means(theirs, name):
+        if is_named(theirs, name):
             if ours.endswith("=)") and "layer" in known:
                 return row_as_ours(ours, write)
             for one in ours.split():
@@ -104,7 +104,7 @@ def setting(name: str) -> Ours | None:
     for theirs, ours, write in rows_of("settings"):
         if name in ours.split():
             return Ours(name)
-        if means(theirs, name):
+        if is_named(theirs, name):
             return Ours(ours.split()[0], write=write)
     return None
 
@@ -116,7 +116,7 @@ def topics() -> Iterator[tuple[list[str], list[str]]]:
             yield [one.replace("_", " ") for one in row["names"].split()], row["tag"].split()
 
 
-def written(name: str, value: Any = None, where: str = "") -> str:
+def spell_key(name: str, value: Any = None, where: str = "") -> str:
     """`lr=0.0003`, `--lr 3e-4` or `lr: 3e-4`, as keys are written here; without a value `lr` or `--lr`.
 
     where  "python", on a command "line" or in a "file"; by default where the user stands
@@ -132,8 +132,8 @@ def written(name: str, value: Any = None, where: str = "") -> str:
 
 def suggest(ours: Ours, value: Any = None, where: str = "") -> str:
     """' did you mean --lr? e.g. --lr 3e-4' for a key of the field that stands with `value`."""
-    shown = ours.shown if ours.option else written(ours.name, None, where)
-    example = written("layer" if ours.option else ours.name, ours.write or value, where)
+    shown = ours.label if ours.option else spell_key(ours.name, None, where)
+    example = spell_key("layer" if ours.option else ours.name, ours.write or value, where)
     return f" did you mean {shown}?" + (f" e.g. {example}" if example != shown else "")
 
 
@@ -144,5 +144,5 @@ def unknown_key(name: str, value: Any, known: Iterable[str], where: str = "") ->
     if ours is not None:
         return f"unknown key;{suggest(ours, value, where)}", [ours.name]
     near = nearest(name, known)
-    said = did_you_mean([written(one, None, where) for one in near]) or f" known: {', '.join(known)}"
+    said = did_you_mean([spell_key(one, None, where) for one in near]) or f" known: {', '.join(known)}"
     return f"unknown key;{said}", near

@@ -23,7 +23,7 @@ def mark(folder: Path, names: Iterable[str] | None = None) -> None:
     write_whole(folder / MARKER, (json.dumps({"files": files}, indent=1) + "\n").encode())
 
 
-def marked(folder: Path) -> frozenset[str]:
+def marked_files(folder: Path) -> frozenset[str]:
     """The files that a folder's marker lists, and the marker; none where there is no marker, or one that is not ours.
     They are compared with names, and never opened: a marker may come from a stranger."""
     path = folder / MARKER
@@ -47,9 +47,9 @@ def names_in(folder: Path) -> Iterator[str]:
             yield Path(place, name).relative_to(folder).as_posix()
 
 
-def strangers(folder: Path) -> Iterator[str]:
+def foreign_files(folder: Path) -> Iterator[str]:
     """What a folder holds that its marker does not list. A link is never ours."""
-    ours = marked(folder)
+    ours = marked_files(folder)
     return (name for name in names_in(folder) if name not in ours or (folder / name).is_symlink())
 
 
@@ -58,13 +58,13 @@ def refuse_strangers(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; name a folder")
     remove_abandoned(folder)
-    if (stranger := next(strangers(folder), None)) is not None:
-        raise _refused(folder, stranger)
+    if (stranger := next(foreign_files(folder), None)) is not None:
+        raise _refusal(folder, stranger)
 
 
 def refuse_unmarked(folder: Path) -> None:
     """Raise CheckpointError if a folder that is to be written into has files and no marker of ours."""
-    if not marked(folder):
+    if not marked_files(folder):
         refuse_strangers(folder)
 
 
@@ -74,13 +74,13 @@ def claim(folder: Path, names: Iterable[str]) -> None:
     Raises CheckpointError where a file of such a name is there that this program did not write, where the folder has
     files and no marker, and where it cannot be written.
     """
-    ours, names = marked(folder), list(names)
+    ours, names = marked_files(folder), list(names)
     refuse_unmarked(folder)
     for name in names:
         path = folder / name
         linked = [p for p in (path, *path.parents) if folder in p.parents and p.is_symlink()]
         if linked or (name not in ours and path.exists()):
-            raise _refused(folder, name)
+            raise _refusal(folder, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not ours.issuperset(names):
@@ -89,6 +89,6 @@ def claim(folder: Path, names: Iterable[str]) -> None:
         raise CheckpointError(f"{folder}: cannot be written ({error.strerror}); name another folder") from None
 
 
-def _refused(folder: Path, stranger: str) -> CheckpointError:
+def _refusal(folder: Path, stranger: str) -> CheckpointError:
     what = f"holds {stranger}, which {MARKER} does not list as written by transformula, so nothing is replaced"
     return CheckpointError(f"{folder}: {what}; name another folder, or move the file away")

@@ -18,7 +18,7 @@ FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 
 FORMER_VALUES = {"lower": {"nothing": "none"}}  # the same of values, by key
 
-MOST_CHARACTERS = 4096  # of a text in settings: names of files are no longer
+MAX_CHARACTERS = 4096  # of a text in settings: names of files are no longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Settings(BaseModel):
 
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
-        given = {key: named(value) for key, value in with_current_keys(given).items()}
+        given = {key: paths_as_texts(value) for key, value in with_current_keys(given).items()}
         unfit = [f"{key}: {what}" for key, value in given.items() if (what := unfit_text(value))]
         if unfit:
             raise ConfigError(unfit, source=source)
@@ -112,10 +112,10 @@ def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:
     return {FORMER_KEYS.get(key, key): value for key, value in {**given, **former}.items()}
 
 
-def named(value: Any) -> Any:
+def paths_as_texts(value: Any) -> Any:
     """The same, with the names of files, which Python has a type for, as texts."""
     if isinstance(value, (list, tuple)):
-        return [named(one) for one in value]
+        return [paths_as_texts(one) for one in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -126,6 +126,6 @@ def unfit_text(value: Any) -> str:
             return f"holds a zero character (got {shortened(text)!r})"
         if wrong := not_utf8(text):
             return wrong
-        if len(text) > MOST_CHARACTERS:
-            return f"has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read (got {shortened(text)!r})"
+        if len(text) > MAX_CHARACTERS:
+            return f"has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read (got {shortened(text)!r})"
     return ""

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import yaml
 
-MOST_LEVELS = 100  # how deep values may be nested in each other
-MOST_BYTES = 256 * 2**20  # bytes of a JSON file, at most: the largest tokenizers of others have some 30 MiB
-MOST_YAML_BYTES = 2**20
-MOST_NODES = 100_000  # values of a YAML text, at most; what an alias stands for counts each time
-LONGEST_NUMBER = 400  # signs of a whole number in YAML, at most: beyond about 310 digits no float has it
+MAX_LEVELS = 100  # how deep values may be nested in each other
+MAX_JSON_BYTES = 256 * 2**20  # bytes of a JSON file, at most: the largest tokenizers of others have some 30 MiB
+MAX_YAML_BYTES = 2**20
+MAX_NODES = 100_000  # values of a YAML text, at most; what an alias stands for counts each time
+MAX_NUMBER_CHARACTERS = 400  # signs of a whole number in YAML, at most: beyond about 310 digits no float has it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML has it: ten times as fast
 
 
@@ -42,12 +42,12 @@ def half_character(error: UnicodeEncodeError) -> str:
 
 def load_json(path: Path) -> Any:
     """The content of a JSON file. Raises OSError, Malformed."""
-    return parse_json(load_text(path, MOST_BYTES))
+    return parse_json(load_text(path, MAX_JSON_BYTES))
 
 
 def load_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises OSError, Malformed."""
-    return parse_yaml(load_text(path, MOST_YAML_BYTES))
+    return parse_yaml(load_text(path, MAX_YAML_BYTES))
 
 
 def load_text(path: Path, most: int) -> str:
@@ -72,16 +72,16 @@ def parse_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise Malformed(f"no JSON: {error.msg}", error.lineno) from None
     except RecursionError:
-        raise Malformed(f"it is nested deeper than {MOST_LEVELS} levels") from None
+        raise Malformed(f"it is nested deeper than {MAX_LEVELS} levels") from None
     except ValueError as error:  # a whole number of more than 4,300 digits
         raise Malformed(str(error).partition(";")[0]) from None
     level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         parts = chain.from_iterable(outer.values() if isinstance(outer, dict) else outer for outer in level)
         level = [inner for inner in parts if isinstance(inner, (dict, list))]
         if not level:
             return value
-    raise Malformed(f"it is nested deeper than {MOST_LEVELS} levels")
+    raise Malformed(f"it is nested deeper than {MAX_LEVELS} levels")
 
 
 class _Loader(LOADER):  # type: ignore[misc]
@@ -89,9 +89,9 @@ class _Loader(LOADER):  # type: ignore[misc]
 
 
 def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
-    if len(node.value) > LONGEST_NUMBER:
+    if len(node.value) > MAX_NUMBER_CHARACTERS:
         line = node.start_mark.line + 1
-        raise Malformed(f"a whole number of {len(node.value):,} signs; at most {LONGEST_NUMBER} are read", line)
+        raise Malformed(f"a whole number of {len(node.value):,} signs; at most {MAX_NUMBER_CHARACTERS} are read", line)
     return int(loader.construct_yaml_int(node))
 
 
@@ -128,7 +128,7 @@ def parse_yaml(text: str) -> Any:
         raise Malformed(f"no YAML: {error}") from None
 
 
-def yaml_events(text: str, most_levels: int = MOST_LEVELS) -> Iterator[Any]:
+def yaml_events(text: str, most_levels: int = MAX_LEVELS) -> Iterator[Any]:
     """libyaml's events of a text, as long as it stays within the limits.
 
     Raises Malformed beyond them, yaml.YAMLError. Until all are read, no tree may be built from the text: libyaml's own
@@ -155,8 +155,8 @@ def yaml_events(text: str, most_levels: int = MOST_LEVELS) -> Iterator[Any]:
                 sizes[anchor] = count, levels
             outer, before, deep = open_[-1]
             open_[-1] = outer, before + count, max(deep, levels + 1)
-            if before + count > MOST_NODES:
-                raise Malformed(f"it holds more than {MOST_NODES:,} values, aliases counted each time", line)
+            if before + count > MAX_NODES:
+                raise Malformed(f"it holds more than {MAX_NODES:,} values, aliases counted each time", line)
             if len(open_) + levels > most_levels + 1:
                 raise Malformed(f"it is nested deeper than {most_levels} levels", line)
         yield event

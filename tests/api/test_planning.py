@@ -16,7 +16,7 @@ from transformula.analysis.planning.planned import PlannedRun
 from transformula.analysis.planning.setting import ParallelLayout, PlannedSetting, amount
 from transformula.analysis.planning.work import ModelWork, work_of
 from transformula.analysis.tensor_plan import tensor_plan
-from transformula.api.planning import published
+from transformula.api.planning import compare_published
 from transformula.api.reading import check_model
 from transformula.cli import main
 from transformula.errors import InputError, UnknownName
@@ -37,7 +37,7 @@ def setting(work: ModelWork) -> PlannedSetting:
     return PlannedSetting(work, device("h100"), **given, keeps=keeps_of("adamw"))
 
 
-@pytest.mark.parametrize("row", published(), ids=lambda row: f"{row['run'].name}, {row['what']}")
+@pytest.mark.parametrize("row", compare_published(), ids=lambda row: f"{row['run'].name}, {row['what']}")
 def test_plans_agree_with_published_runs(row: dict[str, Any]) -> None:
     """Within 25 %, and as a plan that fits on the devices where the run was."""
     assert abs(row["planned"] / row["published"] - 1) < 0.25

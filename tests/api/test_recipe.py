@@ -8,7 +8,7 @@ import yaml
 from transformula import recipes
 from transformula.api.plan import resolve
 from transformula.api.reading import check_model
-from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
+from transformula.api.recipe import files_of, hash_of, is_file, read_recipe, reproduce, under_root
 from transformula.errors import ConfigError, DataError
 from transformula.tasks.base import tasks
 
@@ -115,7 +115,7 @@ def test_what_is_no_recipe(recipe: Path) -> None:
 def test_names_of_data(tmp_path: Path) -> None:
     assert [is_file(n) for n in ("train.{de,en}", "a/b", "rows.tsv", "texts/*.md")] == [True] * 4
     assert not any(is_file(name) for name in ("cldr-dates:en-de", "python-docs", "hf:some/name", "digits"))
-    assert placed(["a.txt", "python-docs"], "root") == ["root/a.txt", "python-docs"]
+    assert under_root(["a.txt", "python-docs"], "root") == ["root/a.txt", "python-docs"]
     assert list(files_of("x/train.{de,en}")) == [Path("x/train.de"), Path("x/train.en")]
     for name in ("b.txt", "a.txt"):
         (tmp_path / name).write_text(name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from transformula.api.recipe import files_of, placed
+from transformula.api.recipe import files_of, under_root
 from transformula.data.corpus import read_corpus
 from transformula.data.records import columns_of, read_records
 from transformula.data.sources import absolute, gone
@@ -56,7 +56,7 @@ def test_names_with_an_equals_sign_that_are_files(reviews, monkeypatch):
 def test_runs_and_recipes_find_the_files(reviews, monkeypatch):
     monkeypatch.chdir(reviews)
     assert absolute(["good=rt.pos"]) == [f"good={reviews}/rt.pos"] and gone(["good=rt.pos", "bad=no"]) == ["bad=no"]
-    assert placed("good=rt.pos", "/data") == "good=/data/rt.pos" and files_of("good=rt.pos") == [Path("rt.pos")]
+    assert under_root("good=rt.pos", "/data") == "good=/data/rt.pos" and files_of("good=rt.pos") == [Path("rt.pos")]
 
 
 def test_one_class_a_folder_of_texts(tmp_path):

@@ -17,7 +17,7 @@ from transformula.diagram.differences import difference
 from transformula.diagram.layout import arrange
 from transformula.diagram.parts import Diagram, diagrams
 from transformula.diagram.svg import EQUATION, WIDTH, Sheet, draw_svg, panel
-from transformula.diagram.text import diagram_text, draw_text, wrapped
+from transformula.diagram.text import diagram_text, draw_text, wrap_equation
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import read_text
@@ -301,11 +301,12 @@ def test_inputs_of_a_definition_have_their_names() -> None:
 
 
 def test_equations_break_where_a_reader_would() -> None:
-    rows = wrapped("x = x + dropout(attention(norm(x), size=64, scale=1, bias=False, scores=b))", 22)
+    rows = wrap_equation("x = x + dropout(attention(norm(x), size=64, scale=1, bias=False, scores=b))", 22)
     assert rows == ["x = x + dropout(", "  attention(norm(x),", "  size=64, scale=1,", "  bias=False,", "  scores=b))"]
-    assert wrapped("x = norm(x)", 40) == ["x = norm(x)"] and wrapped("a" * 9, 4) == ["aaaa", "  aa", "  aa", "  a"]
+    assert wrap_equation("x = norm(x)", 40) == ["x = norm(x)"]
+    assert wrap_equation("a" * 9, 4) == ["aaaa", "  aa", "  aa", "  a"]
     for width in range(8, 60):
-        rows = wrapped("x = norm(x + very_long_name.with_label(attention(norm(x), memory), width))", width)
+        rows = wrap_equation("x = norm(x + very_long_name.with_label(attention(norm(x), memory), width))", width)
         assert all(len(row) <= width for row in rows)
         assert "".join("".join(rows).split()) == "x=norm(x+very_long_name.with_label(attention(norm(x),memory),width))"
 

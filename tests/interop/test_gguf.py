@@ -23,7 +23,7 @@ from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert, load_model
 from transformula.interop.gguf_vocabulary import vocabulary_of
 from transformula.interop.named.exports import content
-from transformula.interop.named.tensors import Solver, parsed, read_expression, refs
+from transformula.interop.named.tensors import Solver, parse_tensor, read_expression, refs
 from transformula.tokenizers.base import load
 from transformula.tokenizers.byte_level import BPE, END, alphabet
 from transformula.tokenizers.characters import Bytes, Characters
@@ -121,7 +121,7 @@ def test_types_of_weights(written: Path, tmp_path: Path) -> None:
 def test_pairs_are_read_both_ways() -> None:
     query, bias = torch.randn(12, 5), torch.randn(12)
     for tensor in (query, bias):
-        expression, solver = read_expression(parsed("pairs(heads, query)")), Solver({"heads": 2})
+        expression, solver = read_expression(parse_tensor("pairs(heads, query)")), Solver({"heads": 2})
         theirs = solver.theirs(expression, lambda _, tensor=tensor: tensor)
         order = [0, 3, 1, 4, 2, 5]  # of a head: the first row of each half, the second, ...
         assert torch.equal(theirs, tensor[[*order, *(6 + row for row in order)]])

@@ -43,7 +43,7 @@ class UnknownWord(UnknownName):
         if ours is not None:
             self.near = [ours.name]
             see = f"\nsee: transformula words {ours.name}" if ours.name in known else ""
-            self.message = f"unknown word {name!r};{did_you_mean([ours.shown])} {shown_example(ours.write)}{see}"
+            self.message = f"unknown word {name!r};{did_you_mean([ours.label])} {shown_example(ours.write)}{see}"
 
 
 def find(vocabulary: Vocabulary, name: str) -> WordRecord:

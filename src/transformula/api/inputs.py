@@ -161,12 +161,12 @@ def predict(
     def ask(some: Sequence[Any]) -> Sequence[Sequence[Answer]]:
         return predictor.predict(modules, predictor.opened(some), settings, progress=progress, **begun)
 
-    answers: Sequence[Any] = answered(ask, sources, None if one else bad_rows)
+    answers: Sequence[Any] = ask_all(ask, sources, None if one else bad_rows)
     bad = [number for number, best in enumerate(answers, 1) if isinstance(best, Unanswered)]
     if bad and len(bad) == len(answers):
         raise answers[0].error
     if bad:
-        first = f"input {bad[0]}: {answers[bad[0] - 1].said}"
+        first = f"input {bad[0]}: {answers[bad[0] - 1].reason}"
         warnings.warn(f"{len(bad):,} of {len(answers):,} inputs have no answer; the first: {first}", stacklevel=3)
     for note in () if scores else notes_of([best[0] for best in answers if best], "inputs"):
         warnings.warn(note, stacklevel=3)
@@ -206,7 +206,7 @@ def stream(
     for piece in arriving:
         first = 0
         while some := piece[first : first + size]:
-            answers = answered(ask, some, bad_rows)
+            answers = ask_all(ask, some, bad_rows)
             bad = [one.error for one in answers if isinstance(one, Unanswered)]
             good, first_bad = good + len(some) - len(bad), first_bad or next(iter(bad), None)
             yield list(zip(some, answers, strict=True))
@@ -223,22 +223,22 @@ class Unanswered(list[Any]):
         self.error = error
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         return self.error.message.removeprefix("source 1: ")  # it was asked alone
 
 
-def answered(
+def ask_all(
     ask: Callable[[Sequence[Any]], Sequence[Sequence[Answer]]], some: Sequence[Any], bad_rows: BadRows
 ) -> list[Sequence[Answer]]:
     """The answers to some inputs, of which those that cannot be answered are found by halves."""
     from ..data.lines import BadLine
 
     good = [one for one in some if not isinstance(one, BadLine)]
-    answers = iter(answered_by_halves(ask, good, bad_rows) if good or not some else ())
+    answers = iter(ask_by_halves(ask, good, bad_rows) if good or not some else ())
     return [Unanswered(one.error) if isinstance(one, BadLine) else next(answers) for one in some]
 
 
-def answered_by_halves(
+def ask_by_halves(
     ask: Callable[[Sequence[Any]], Sequence[Sequence[Answer]]], some: Sequence[Any], bad_rows: BadRows
 ) -> list[Sequence[Answer]]:
     from ..data.lines import refused
@@ -255,7 +255,7 @@ def answered_by_halves(
         if len(some) == 1:
             return [Unanswered(error)]
         half = len(some) // 2
-        return [one for part in (some[:half], some[half:]) for one in answered_by_halves(ask, part, bad_rows)]
+        return [one for part in (some[:half], some[half:]) for one in ask_by_halves(ask, part, bad_rows)]
 
 
 def must_write(predictor: Predictor | None) -> Predictor:

@@ -15,7 +15,7 @@ from .inputs import ids_of
 from .model import Model
 from .reading import import_packages, set_threads
 from .run import Run
-from .starting import recorded_of
+from .starting import run_record
 
 if TYPE_CHECKING:
     from ..inspection.places import Row
@@ -141,7 +141,7 @@ class Looked:
         from ..tasks.base import task_again, tasks
         from ..tasks.trained import Trained
 
-        folder, recorded, name = recorded_of(self.folder)
+        folder, recorded, name = run_record(self.folder)
         check_use(recorded.get("use"), self.use)
         kind = tasks.need(tasks.name_of(name))
         architecture = self.model.architecture

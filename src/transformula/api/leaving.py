@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointError, InputError, setting, shortened
 from .inputs import predictor_in
 from .model import Model
-from .plan import lacking
+from .plan import task_needs
 from .reading import check_model, model_folder, of_task, read_model
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def architecture_of(model: Any, task: str | None, changes: Mapping[str, Any], us
     if isinstance(model, Model):
         return model.architecture
     text = read_model(model)
-    needs = {} if task is None or of_task(task, "model") is None else lacking(text, task, changes)[0]
+    needs = {} if task is None or of_task(task, "model") is None else task_needs(text, task, changes)[0]
     return check_model(text, {**needs, **changes}, use)
 
 
@@ -122,14 +122,14 @@ def formats_of(module: nn.Module, folder: Path | None, kind: Predictor | None) -
         ask = CONDITIONS.get(name) if name in CONDITIONS else None
         if name != OURS:
             if ask not in traced:
-                traced[ask] = None if ask is None else refused(ask, module, folder)
+                traced[ask] = None if ask is None else refusal(ask, module, folder)
             error, beside = traced[ask], script if ask is check_traced else ""
             brief = "" if error is None else error.brief or shortened(str(error).partition(";")[0], 60)
             formats.append(FormatCheck(name, "" if error is None else str(error), brief, beside if not error else ""))
     return ExportCheck(formats)
 
 
-def refused(ask: Any, module: nn.Module, folder: Path | None) -> CheckpointError | None:
+def refusal(ask: Any, module: nn.Module, folder: Path | None) -> CheckpointError | None:
     """The error of a format that cannot hold a model; None where it can."""
     try:
         with warnings.catch_warnings():

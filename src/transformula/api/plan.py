@@ -26,14 +26,14 @@ from .reading import (
     TASK,
     check_model,
     import_packages,
-    mentioned,
+    mentions,
     of_task,
     path_of,
     read_model,
     set_threads,
 )
 from .room import check_folder, check_room
-from .starting import Start, labels_kept, start_again, start_of, task_before, without_numbers
+from .starting import Start, kept_labels, start_again, start_of, task_before, without_numbers
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -71,13 +71,13 @@ def resolve(
     keys = {*OF_MODELS, *text.numbers}
     known = [*settings, *keys, *OUTER]
     changes = {key: value for key, value in given.items() if key not in settings}
-    needs, whole = lacking(text, task, changes)
+    needs, whole = task_needs(text, task, changes)
     mistakes, near, read = [], [], []
     for key in changes:
-        if key not in keys and not mentioned(whole, key):
+        if key not in keys and not mentions(whole, key):
             where = "file" if source and key not in beside else ""
             what, names = unknown_key(key, given[key], known, where)
-            if having := elsewhere(key, task, given.get("optimizer")):
+            if having := having_message(key, task, given.get("optimizer")):
                 what, names = having, []
             mistakes.append(f"{shortened(key)}: {what}")
             near += names
@@ -91,7 +91,7 @@ def resolve(
     return read_model(text, {**needs, **changes}), read[0], read[1]
 
 
-def elsewhere(key: str, task: str, optimizer: Any) -> str:
+def having_message(key: str, task: str, optimizer: Any) -> str:
     """What is said of a setting that other tasks or optimizers have; "" where none has it."""
     from ..tasks.base import tasks
     from ..training.optimizer import optimizers
@@ -104,7 +104,7 @@ def elsewhere(key: str, task: str, optimizer: Any) -> str:
     return f"{own} has no such setting; optimizers with it: {', '.join(having)}" if having else ""
 
 
-def lacking(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:
+def task_needs(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:
     """What a text lacks for a task, and the text with all its formulas.
 
     A text without an output takes the formulas and the family that the task says; a text with one, those numbers of
@@ -116,7 +116,7 @@ def lacking(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dic
         keys.discard("before")
     formulas = {**{key: model[key] for key in keys}, **changes}
     whole = text.override({key: formulas[key] for key in ("before", "layer", "after", "output") if key in formulas})
-    needs = {k: v for k, v in model.items() if k in keys or (k not in text.numbers and mentioned(whole, k))}
+    needs = {k: v for k, v in model.items() if k in keys or (k not in text.numbers and mentions(whole, k))}
     return needs, whole
 
 
@@ -221,7 +221,7 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
         check_tokenizer(start.folder, check_model(start.folder, use=use))
     text, data, training = resolve(model, settings, source, task, beside)
     if getattr(data, "labels", None) == "keep":
-        data = data.model_copy(update={"kept_labels": labels_kept(start, tasks.name_of(task))})
+        data = data.model_copy(update={"kept_labels": kept_labels(start, tasks.name_of(task))})
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
         text = read_model(text, {"vocab": check_model(start.folder, use=use).numbers["vocab"]})

@@ -117,7 +117,7 @@ def measured_share(architecture: Any, setting: PlannedSetting, here: bool) -> tu
     return ratio, f"measured on {name}: {what} in {of_a_step(seconds)}, {ratio:.2f} times the model"
 
 
-def published() -> list[dict[str, Any]]:
+def compare_published() -> list[dict[str, Any]]:
     """The published runs that a plan is held to: each with its figures, its plan's, and where it stands."""
     from ..analysis.planning import published as file
     from ..cost.words import DAY

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.yaml"
 TASK = "language-modeling"  # where none is named
-MOST_THREADS = 1024  # more than any machine has cores for; far above, the system refuses them in the middle of a run
+MAX_THREADS = 1024  # more than any machine has cores for; far above, the system refuses them in the middle of a run
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
 
@@ -83,12 +83,12 @@ def read_model(
 
         text = load(name)
     changes = dict(changes or {})
-    is_number = "family" in text.numbers or mentioned(text, "family")
+    is_number = "family" in text.numbers or mentions(text, "family")
     family = None if is_number else changes.pop("family", None)
     formulas = ("before", "layer", "after", "output")
     text = text.override({key: changes.pop(key) for key in formulas if key in changes})
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
-    new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
+    new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentions(text, key)}
     if new:
         from ..language.model_text import constant_text
         from ..language.source import Source
@@ -103,7 +103,7 @@ def read_model(
     return text
 
 
-def mentioned(text: ModelText, key: str) -> bool:
+def mentions(text: ModelText, key: str) -> bool:
     """Whether a formula reads `key` as a name (`channels=3` is an option), and it is no key of every model."""
     from ..language.model_text import FREE_NUMBERS, MODEL_KEYS
 
@@ -222,8 +222,8 @@ def import_packages(use: Sequence[str]) -> None:
 def set_threads(count: int | None) -> None:
     """Use so many CPU threads; None leaves it to torch."""
     if count is not None:
-        if not 1 <= count <= MOST_THREADS:
-            raise InputError(f"{setting('threads')}: expected 1 to {MOST_THREADS:,} (got {count:,})")
+        if not 1 <= count <= MAX_THREADS:
+            raise InputError(f"{setting('threads')}: expected 1 to {MAX_THREADS:,} (got {count:,})")
         import torch
 
         torch.set_num_threads(count)

@@ -146,7 +146,7 @@ def _made(
     check_use(stated.get("use"), use)
     config = {"task": TASK, **stated, **changes}
     check_claim(claimed, str(config["task"]), str(path))
-    config |= {key: placed(named, root) for key, named in named_data(config).items()}
+    config |= {key: under_root(named, root) for key, named in named_data(config).items()}
     if claimed.data_hash is not None and (digest := hash_of(config)) != claimed.data_hash:
         named = ", ".join(str(name) for names in named_data(stated).values() for name in several(names))
         raise DataError(
@@ -182,7 +182,7 @@ def _made(
         made = run_of(plan, quiet).result
         made.check_ended(f"the run was interrupted; the same command resumes it, in {plan.training.out}")
     settings = dict(claimed.evaluate)
-    data = placed(settings.pop("data", None), root)
+    data = under_root(settings.pop("data", None), root)
     report = evaluate(folder, data=data, use=use, models=folders[1:], **settings)
     return Reproduced(claimed, score_of(report, claimed.score), folder, report)
 
@@ -239,10 +239,10 @@ def named_data(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: config[key] for key in SOURCES if config.get(key) is not None}
 
 
-def placed(names: Any, root: str | Path | None) -> Any:
+def under_root(names: Any, root: str | Path | None) -> Any:
     """Names of data as seen from `root`; built-in sets and those of the hub stay as they are."""
     if isinstance(names, list):
-        return [placed(name, root) for name in names]
+        return [under_root(name, root) for name in names]
     if root is None or not is_file(names):
         return names
     from ..data.sources import apart

@@ -14,9 +14,9 @@ from ..training.parallel.place import RankPlace, job
 from .configuration import check_use, read_config
 from .model import Model
 from .plan import Plan, plan_resume, plan_run
-from .reading import TASK, check_model, import_packages, mentioned, set_threads
+from .reading import TASK, check_model, import_packages, mentions, set_threads
 from .room import check_room
-from .starting import recorded_of
+from .starting import run_record
 from .unread import check_files, check_read
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         shown = Progress(task.unit, quiet=quiet)
         if plan.told:
             shown.say(plan.told)
-        tell(shown, architecture, stated, task)
+        show_resolved(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)
         config = recorded({**plan.data.plain(), **task.resolved})
@@ -159,7 +159,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)
 
 
-def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
+def show_resolved(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
     """Say what was resolved: the model's numbers, and what the data holds."""
     from ..language.model_text import FREE_NUMBERS
     from ..training.parallel.world import here
@@ -188,7 +188,7 @@ def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
     for key, number in task.numbers.items():
         if key not in task.model:
             numbers[key] = number
-        elif mentioned(text, key):
+        elif mentions(text, key):
             stated = int(architecture.numbers.get(key, number))
             if stated not in (number, int(task.model[key])):
                 raise ConfigError(f"{key}: the model says {stated}, and the data has {number}; leave it out")
@@ -234,7 +234,7 @@ def evaluate(
 
     set_threads(threads)
     import_packages(use)
-    folder, recorded, own = recorded_of(run)
+    folder, recorded, own = run_record(run)
     check_use(recorded.get("use"), use)
     kind = tasks.need(tasks.name_of(task or own))
     if task is not None and kind is not tasks.get(own):
@@ -257,4 +257,4 @@ def evaluate(
 
 def task_of(run: str | Path | None) -> str:
     """The task by which a model was trained; the default one for None. Raises CheckpointError."""
-    return TASK if run is None else recorded_of(run)[2]
+    return TASK if run is None else run_record(run)[2]

@@ -16,7 +16,7 @@ from ..language.model_text import FREE_NUMBERS, ModelText
 from ..language.source import Source
 from .configuration import check_use, read_config
 from .model import Model
-from .reading import TASK, check_model, import_packages, mentioned, model_folder, of_task, path_of, read_model
+from .reading import TASK, check_model, import_packages, mentions, model_folder, of_task, path_of, read_model
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -186,7 +186,7 @@ def without_numbers(text: ModelText, start: Start, task: str, given: Mapping[str
     return replace(text, numbers={key: n for key, n in text.numbers.items() if key in model or key not in known})
 
 
-def labels_kept(start: Start | None, task: str) -> list[str]:
+def kept_labels(start: Start | None, task: str) -> list[str]:
     """The labels of the model that is loaded, which are kept. Raises InputError where there are none."""
     labels = setting("labels", "keep")
     if start is None:
@@ -270,7 +270,7 @@ def without_output(text: ModelText) -> ModelText:
     """A text whose output a task is to say; without the numbers that this alone read."""
     rest = replace(text, output=None)
     there = set() if text.output is None else {*re.findall(r"\w+", text.output.text)}.difference(FREE_NUMBERS)
-    kept = {key: n for key, n in text.numbers.items() if key not in there or mentioned(rest, key)}
+    kept = {key: n for key, n in text.numbers.items() if key not in there or mentions(rest, key)}
     return replace(rest, numbers=kept)
 
 
@@ -289,14 +289,14 @@ def task_trained(run: str | Path) -> str | None:
     with suppress(InputError):
         for path in (Path(run), folder.parent if folder.name in ("best", "last") else Path(run)):
             if (path / "config.yaml").is_file():
-                return tasks.name_of(recorded_of(path)[2])
+                return tasks.name_of(run_record(path)[2])
         predictor = load_predictor(folder)
         task = getattr(predictor, "task", TASK if predictor is not None and predictor.continues else None)
         return None if task is None else tasks.name_of(task)
     return None
 
 
-def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
+def run_record(run: str | Path) -> tuple[Path, dict[str, Any], str]:
     """The folder of a trained model, the configuration of its run ({} where it is not known), and its task.
 
     Raises CheckpointError.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..errors import ConfigError, joined, setting
+from ..errors import ConfigError, join_words, setting
 from ..plain import several
 from ..settings import Settings, with_current_keys
 
@@ -72,7 +72,7 @@ def unread_by(settings: Settings, key: str, reader: str) -> str:
     if value != field.default:
         return ""
     others = [str(other) for other in get_args(field.annotation) if other != field.default]  # none of a switch
-    return f"is read only with {setting(reader, joined(others, 'or'))}"
+    return f"is read only with {setting(reader, join_words(others, 'or'))}"
 
 
 def not_among(name: str, key: str, reads: Mapping[str, Collection[str]]) -> str:
@@ -80,7 +80,7 @@ def not_among(name: str, key: str, reads: Mapping[str, Collection[str]]) -> str:
     if key in reads[name]:
         return ""
     readers = [other for other, keys in reads.items() if key in keys]
-    do = f" ({joined(readers, 'and')} {'do' if len(readers) > 1 else 'does'})" if readers else ""
+    do = f" ({join_words(readers, 'and')} {'do' if len(readers) > 1 else 'does'})" if readers else ""
     return f"{name} does not read it{do}"
 
 

@@ -56,13 +56,13 @@ class Answers:
         failed = ["error"] if given["bad_rows"] == "skip" else []
         self._more = [*(["rank"] if several else []), "prediction", *scored, *failed]
         if self.format == "csv":
-            self._lines.append(cells([*self._columns, *(free(name, columns) for name in self._more)]))
+            self._lines.append(csv_row([*self._columns, *(free_name(name, columns) for name in self._more)]))
 
     def add(self, value: Any, best: Sequence[Answer]) -> None:
         """The answers to the next input, best first; an `Unanswered` where there are none."""
         from ..api.inputs import Unanswered
 
-        error = best.said if isinstance(best, Unanswered) else ""
+        error = best.reason if isinstance(best, Unanswered) else ""
         row = {} if self.asked.rows is None else self.asked.rows[self.number]
         self.number += 1
         if error:
@@ -84,13 +84,13 @@ class Answers:
         lines, self._lines = self._lines, []
         return lines
 
-    def tell(self) -> None:
+    def print(self) -> None:
         """Say on standard error what is to be known of the answers, and how many inputs have none."""
         if self._bad:
             what = f"{self._bad:,} inputs could not be read or answered; the first: {self._first}"
             self._notes.met[what] = self._bad
         self._notes.answers = max(self._notes.answers, self.number)
-        self._notes.tell()
+        self._notes.print()
 
     def _text(self, best: Sequence[Answer]) -> Iterator[str]:
         for answer in best or (None,):
@@ -99,7 +99,7 @@ class Answers:
             head += [score] if self.given["scores"] else []
             yield "\t".join([*head, "" if answer is None else line_of(answer.text)])
 
-    def _named(self, value: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _identify(self, value: Any, row: Mapping[str, Any]) -> dict[str, Any]:
         """What an input is called in JSON."""
         from ..data.lines import BadLine
 
@@ -121,11 +121,11 @@ class Answers:
             shared = {"error": error}
             each = [] if self.several else [{"text": None}]
         answers: dict[str, Any] = {self.verb.answers: each} if self.several else each[0]
-        return {**self._named(value, row), **answers, **shared}
+        return {**self._identify(value, row), **answers, **shared}
 
     def _whole(self, value: Any, row: Mapping[str, Any], best: Sequence[Answer], error: str) -> dict[str, Any]:
         each, shared = self._shared(best)
-        return {**self._named(value, row), self.verb.answers: each, **shared, **({"error": error} if error else {})}
+        return {**self._identify(value, row), self.verb.answers: each, **shared, **({"error": error} if error else {})}
 
     def _table(self, value: Any, row: Mapping[str, Any], best: Sequence[Answer], error: str) -> Iterator[str]:
         columns = row if self.asked.rows is not None else {self.key: value}
@@ -133,15 +133,15 @@ class Answers:
         for rank, answer in enumerate(best or (None,), 1):
             known = {"rank": rank, "error": error, "prediction": "" if answer is None else answer.text}
             known["score"] = "" if answer is None else f"{answer.score:.5f}"
-            yield cells([*given, *(known[name] for name in self._more)])
+            yield csv_row([*given, *(known[name] for name in self._more)])
 
 
-def free(name: str, taken: Mapping[str, Any]) -> str:
+def free_name(name: str, taken: Mapping[str, Any]) -> str:
     """A name of a column that the input does not have."""
-    return free(f"{name}_", taken) if name in taken else name
+    return free_name(f"{name}_", taken) if name in taken else name
 
 
-def cells(values: Sequence[Any]) -> str:
+def csv_row(values: Sequence[Any]) -> str:
     """A row of comma-separated values."""
     plain = [value if isinstance(value, str) else in_cell(value) for value in values]
     file = io.StringIO()

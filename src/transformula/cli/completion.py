@@ -48,7 +48,7 @@ def complete(verbs: Iterable[str], command_of: Callable[[str], Command]) -> int:
             if choices == "MODEL":
                 action.completer = models  # type: ignore[attr-defined]
             elif choices.startswith("{"):
-                action.completer = partial(known, choices.strip("{}").split(","))  # type: ignore[attr-defined]
+                action.completer = partial(beginning_with, choices.strip("{}").split(","))  # type: ignore[attr-defined]
     else:
         parser = argparse.ArgumentParser("transformula")
         parser.add_argument("--version", "-V", action="version")
@@ -63,8 +63,8 @@ def models(prefix: str, **_: object) -> list[str]:
 
     from .. import gallery
 
-    return [*known(gallery.names(), prefix), *FilesCompleter()(prefix)]
+    return [*beginning_with(gallery.names(), prefix), *FilesCompleter()(prefix)]
 
 
-def known(names: Iterable[str], prefix: str, **_: object) -> list[str]:
+def beginning_with(names: Iterable[str], prefix: str, **_: object) -> list[str]:
     return [name for name in names if name.startswith(prefix)]

@@ -38,7 +38,7 @@ def converse(conversation: Any) -> int:
                 for note in filter(None, (notes.add(reply, left_out), cut)):
                     print(f"note: {note}", file=sys.stderr)
                 left_out = max(left_out, reply.left_out)
-    notes.tell()
+    notes.print()
     return 0
 
 

@@ -103,14 +103,14 @@ class Parser(argparse.ArgumentParser):
         """A page that fits on a screen: arguments, basic options by group, two examples, and how to see the rest."""
         formatter = ShortFormatter(self.prog, 20, 100)
         formatter.add_usage(self.usage, [], [])
-        formatter.add_text(filled(" ".join(re.split(r"(?<=[.?!])\s", self.description or "")[:3]), 100))
+        formatter.add_text(fill(" ".join(re.split(r"(?<=[.?!])\s", self.description or "")[:3]), 100))
         for group in self._action_groups:
             formatter.start_section(group.title)
             formatter.add_arguments(a for a in group._group_actions if a in self.basic or not a.option_strings)
             formatter.end_section()
         options = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
         ending = ["examples:", *(f"  {e}" for e in self.examples[:2]), f"all {len(options)} options: {self.page}"]
-        formatter.add_text("\n".join([*ending, filled(EXIT_CODES, 100)]))
+        formatter.add_text("\n".join([*ending, fill(EXIT_CODES, 100)]))
         return formatter.format_help()
 
     def add(self, option: str, metavar: str | None, what: str, basic: bool = False, **more: Any) -> None:
@@ -140,7 +140,7 @@ class Parser(argparse.ArgumentParser):
         group, facts = self.add_argument_group(title), settings.facts()
         for name, field in settings.model_fields.items():
             if name not in without:
-                action = group.add_argument(option_of(name), default=argparse.SUPPRESS, **described(field))
+                action = group.add_argument(option_of(name), default=argparse.SUPPRESS, **argument_of(field))
                 self.basic += [action] if self.basic and facts[name].basic else []
         for former, name in FORMER_KEYS.items():
             if name in settings.model_fields:
@@ -336,7 +336,7 @@ class ShortFormatter(Formatter):
         return super()._split_lines(first + (default[0] if default else ""), width)
 
 
-def filled(text: str, width: int) -> str:
+def fill(text: str, width: int) -> str:
     """A paragraph in lines of at most this width."""
     return textwrap.fill(" ".join(text.split()), width, break_on_hyphens=False)
 
@@ -346,7 +346,7 @@ def option_of(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def package(name: str) -> str:
+def package_name(name: str) -> str:
     """A package as it is imported: of a file below this folder, such as lab/words.py, lab.words."""
     path = Path(name)
     inside = path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts
@@ -358,7 +358,7 @@ def one_of(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def described(field: Any) -> dict[str, Any]:
+def argument_of(field: Any) -> dict[str, Any]:
     """What argparse is told of a field of settings: its type, its description, its default."""
     kind, default = field.annotation, field.default
     if one_of(kind):  # a list, if one of them is
@@ -379,7 +379,7 @@ def described(field: Any) -> dict[str, Any]:
 
 
 USE_HELP = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
-USE = option("--use", "PACKAGE", USE_HELP, action="append", type=package, default=[])
+USE = option("--use", "PACKAGE", USE_HELP, action="append", type=package_name, default=[])
 WITH = option(
     "--with", "RUN", "a further model of the ensemble; may be repeated", action="append", default=[], dest="others"
 )

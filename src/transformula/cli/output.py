@@ -54,7 +54,7 @@ class Notes:
         self.messages[note] += max(0, getattr(answer, "left_out", 0) - before)
         return note if self.met[note] == 1 else ""
 
-    def tell(self) -> None:
+    def print(self) -> None:
         for note, answers in sorted(self.met.items()):
             more = f"; {self.messages[note]:,} messages in all" if self.messages[note] else ""
             if note:

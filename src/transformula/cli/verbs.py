@@ -76,10 +76,10 @@ task by another name, with the options of that: transformula predict RUN --help.
         "transformula predict runs/reviews --help",
     )
     options = [option("run", "RUN", RUN), option("sources", "INPUT", "inputs of the task", nargs="*"), USE]
-    return Command("predict", PREDICT, about, "RUN [INPUT ...]", options, examples, missing)
+    return Command("predict", PREDICT, about, "RUN [INPUT ...]", options, examples, refuse_missing)
 
 
-def missing(given: Given) -> int:
+def refuse_missing(given: Given) -> int:
     """Raise the error that says why there is no model here."""
     from ..api.reading import model_folder
 
@@ -169,7 +169,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
                 sys.stdout.writelines(f"{line}\n" for line in answers.take())
                 sys.stdout.flush()
             progress(answers.number, asked.count or answers.number)
-    answers.tell()
+    answers.print()
     if output is not None:
         (write_array if answers.as_array else write_output)(output, answers.take())
     if given["json"]:

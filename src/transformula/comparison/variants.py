@@ -22,7 +22,7 @@ import regex
 
 from ..api.model import Model
 from ..api.plan import OF_MODELS, resolve
-from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
+from ..api.reading import TASK, check_model, known_words, mentions, of_task, read_model
 from ..api.unread import refuse, unread
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
@@ -223,9 +223,9 @@ def taken_by(variant: TypedVariant, all_of: Sequence[TypedVariant], given: Mappi
     def brought(one: TypedVariant) -> set[str]:
         return {*settings_with(one.settings.get("optimizer", given.get("optimizer"))).model_fields}
 
-    read = {key for key in given if any(mentioned(one.text, key) for one in all_of)}
+    read = {key for key in given if any(mentions(one.text, key) for one in all_of)}
     read |= set().union(*map(brought, all_of)) - brought(variant)
-    return {key: value for key, value in given.items() if key not in read or mentioned(variant.text, key)}
+    return {key: value for key, value in given.items() if key not in read or mentions(variant.text, key)}
 
 
 def as_variant(

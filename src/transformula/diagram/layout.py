@@ -105,7 +105,7 @@ class _Arranger:
             """Whether a part may have this rank: one of several inputs has its ranks for itself."""
             if len(self.parts[n].inputs) < 2:
                 return rank not in closed
-            return all(not taken[r] or self.beside(n, taken[r]) for r in range(rank, rank + self.span(n)))
+            return all(not taken[r] or self.may_share_rank(n, taken[r]) for r in range(rank, rank + self.span(n)))
 
         for n, part in enumerate(self.parts):
             if part.sort in ("source", "leave"):
@@ -128,14 +128,14 @@ class _Arranger:
         for n, inputs in leaving.items():
             self.rank = dict.fromkeys(inputs, last - 1) | self.rank | {n: last}
 
-    def beside(self, n: int, others: list[int]) -> bool:
+    def may_share_rank(self, n: int, others: list[int]) -> bool:
         """Whether a circle may share its rank: with one on another path that reads the same branch."""
         if len(others) != 1 or n not in self.path_of or self.path_of[n] == self.path_of.get(others[0], self.path_of[n]):
             return False
         one, other = ([s for i, s in enumerate(self.parts[p].inputs) if i != self.main[p]] for p in (n, *others))
         return len(one) == 1 and one == other and one[0] not in self.docked and one[0] not in self.path_of
 
-    def free(self, column: int, first: int, last: int, net: int) -> bool:
+    def is_free(self, column: int, first: int, last: int, net: int) -> bool:
         return all(self.owner.get((column, h), net) == net for h in range(first, last + 1))
 
     def take(self, column: int, first: int, last: int, net: int) -> None:
@@ -163,7 +163,7 @@ class _Arranger:
         first, source, end = 2 * self.rank[head], self.source(head) if head in self.main else -1, heirs[-1]
         if source >= 0:
             own, leaves = self.column[source], 2 * self.bottom(source) + 1
-            late = self.free(own, leaves, first - 1, source)
+            late = self.is_free(own, leaves, first - 1, source)
             if late:
                 self.take(own, leaves, first - 1, source)
             first = first - 1 if late else leaves
@@ -177,7 +177,7 @@ class _Arranger:
             return max((n for n in heirs if 2 * self.rank[n] <= height), key=lambda n: self.rank[n], default=source)
 
         nets = {h: net(h) for h in range(first, last + 1)}
-        column = next(c for c in count(1) if all(self.free(c, h, h, owner) for h, owner in nets.items()))
+        column = next(c for c in count(1) if all(self.is_free(c, h, h, owner) for h, owner in nets.items()))
         self.owner |= {(column, h): owner for h, owner in nets.items()}
         self.column |= dict.fromkeys(heirs, column)
         if source >= 0:
@@ -194,7 +194,7 @@ class _Arranger:
                 first, last = 2 * self.bottom(source) + 1, 2 * self.bottom(n)
                 passes_all = source in self.path_of and n in self.path_of and self.column[n] == 0
                 tried = chain([self.column[source]], count(-1, -1) if passes_all else count(1))
-                lane = next(c for c in tried if c != self.column[n] and self.free(c, first, last, source))
+                lane = next(c for c in tried if c != self.column[n] and self.is_free(c, first, last, source))
                 self.take(lane, first, last, source)
                 self.ends[n].append((lane, port))
         for source, n, port in sides:

@@ -99,7 +99,7 @@ class Diagram:
                 read[:] = sorted({*read, *other.past[j][2]})
 
 
-def labeled(call: Call | Frame) -> str:
+def call_label(call: Call | Frame) -> str:
     return f"{call.name}.{call.label}" if call.label else call.name
 
 
@@ -165,7 +165,7 @@ class _Maker:
             return value.name
         terms = [self.term(a, written) for a in value.args]
         if value.call is not None:
-            return labeled(value.call) + (f"({', '.join(terms)})" if terms else "")
+            return call_label(value.call) + (f"({', '.join(terms)})" if terms else "")
         return SYMBOLS[value.op] + terms[0] if len(terms) == 1 else f"({terms[0]} {SYMBOLS[value.op]} {terms[1]})"
 
     def add(self, key: object, part: DiagramPart) -> int:
@@ -245,7 +245,7 @@ class _Maker:
         elif value.op in SYMBOLS:
             self.add(id(value), self.operation(value, line))
         elif value.call is not None:
-            name, inputs = labeled(value.call), self.inputs(value.args, line)
+            name, inputs = call_label(value.call), self.inputs(value.args, line)
             self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", text_or(value, name)))
 
     def put_definition(self, frame: Frame, line: int) -> None:
@@ -256,7 +256,7 @@ class _Maker:
         outer = {id(a): a for v in within for a in v.args if id(a) not in own and a.op != "number"}
         named = {id(v): n for n, v in reversed(list(enumerate(frame.names.values()))) if isinstance(v, Value)}
         inputs = self.inputs(sorted(outer.values(), key=lambda a: named.get(id(a), 0)), line)
-        part = DiagramPart("definition", labeled(frame), inputs, line, "", text_of(frame.place))
+        part = DiagramPart("definition", call_label(frame), inputs, line, "", text_of(frame.place))
         kinds = {v.word_kind for v in self.values if frame in v.frames}
         part.inside = next((k for k in ("positions", "channels", "output", "input", "norm") if k in kinds), "")
         self.add(id(frame), part)

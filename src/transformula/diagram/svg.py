@@ -20,7 +20,7 @@ from ..language.graph import Architecture
 from ..plain import of_xml
 from .layout import Point, arrange, steps
 from .parts import Diagram, DiagramPart, diagrams
-from .text import wrapped
+from .text import wrap_equation
 
 FONT, FIXED = "Helvetica, Arial, 'DejaVu Sans', sans-serif", "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -90,7 +90,7 @@ def panel(diagram: Diagram) -> Panel:
 
     def write(equation: str, left: float, top: float) -> float:
         """Put an equation in rows; where the next one may begin."""
-        for row in wrapped(equation, int(room / MONO)):
+        for row in wrap_equation(equation, int(room / MONO)):
             texts.append((left, top, len(row) * MONO, 14, row))
             top += 14
         return top + 3

@@ -51,7 +51,7 @@ def _label(part: DiagramPart, longest: int, ascii: bool) -> str:
     return f"[{part.mark + ' ' if part.mark else ''}{label}]"
 
 
-def _drawn(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[list[str], int]:
+def _draw(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[list[str], int]:
     """The rows of a diagram without its equations, and how wide they are."""
     for longest, gap in ((30, 3), (30, 2), (20, 2), (14, 2), (11, 1), (8, 1), (5, 1), (3, 1)):
         labels = [_label(part, longest, ascii) for part in diagram.parts]
@@ -89,17 +89,17 @@ def _drawn(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[list[s
 def diagram_text(diagram: Diagram, ascii: bool = False) -> list[str]:
     """The lines of one diagram: its title, the diagram, the equations beside it (above it where it is wide)."""
     layout = arrange(diagram)
-    rows, width = _drawn(diagram, layout, ascii)
+    rows, width = _draw(diagram, layout, ascii)
     head = [diagram.title + (f"  {diagram.times}" if diagram.times else "")]
     room = WIDTH - width - 5
     if room < EQUATION:
-        head += [row for e in diagram.equations for row in wrapped(e, WIDTH - 4, "    ")]
+        head += [row for e in diagram.equations for row in wrap_equation(e, WIDTH - 4, "    ")]
     else:
         below = 0
         for n, equation in enumerate(diagram.equations):
             starts = [layout.places[i][1] for i, part in enumerate(diagram.parts) if part.line == n]
             below = max(below, min(starts, default=below))
-            for row in wrapped(equation, room, "    "):
+            for row in wrap_equation(equation, room, "    "):
                 rows += [""] * (below + 1 - len(rows))
                 rows[below] = rows[below].ljust(width + 3) + row
                 below += 1
@@ -120,7 +120,7 @@ def draw_text(
     return "\n\n".join("\n".join(rows) for rows in shown)
 
 
-def wrapped(equation: str, letters: int, indent: str = "  ") -> list[str]:
+def wrap_equation(equation: str, letters: int, indent: str = "  ") -> list[str]:
     """The rows of an equation, at most so many letters wide, all but the first indented."""
     rows: list[str] = [""]
     for word in re.findall(r"\s*\S+", equation.strip()):

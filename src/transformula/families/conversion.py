@@ -41,7 +41,7 @@ from ..language.source import Source
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, rewritten, spell, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
-from .formulas import calls_in, changed_text, formula_text, fresh, relabelled
+from .formulas import calls_in, changed_text, formula_text, fresh_name, relabel
 from .to_decoder import LayerLines, with_lists
 
 ENCODER, DECODER = "encoder", "decoder"  # the names of the stacks
@@ -54,7 +54,7 @@ def as_encoder(text: ModelText, vocabulary: Vocabulary, *, reads: str = "source"
     Of a text that sees all already only the input's name is changed; one that reads no tokens (images) is given back as
     it is. Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
-    with turning(text, vocabulary, "an encoder") as original:
+    with original_of(text, vocabulary, "an encoder") as original:
         encoder = encoder_of(original, reads)
         check(encoder, vocabulary)
         return encoder
@@ -65,7 +65,7 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
 
     Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
-    with turning(text, vocabulary, "a decoder with a memory") as original:
+    with original_of(text, vocabulary, "a decoder with a memory") as original:
         decoder, roles = decoder_of(original)
         above = StackText(
             ENCODER,
@@ -75,7 +75,7 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
             causal=False,
         )
         whole = dataclasses.replace(decoder, stacks=(above, *decoder.stacks))
-        return dataclasses.replace(finished(whole, original, roles, [DECODER]), stacks=decoder.stacks)
+        return dataclasses.replace(finish(whole, original, roles, [DECODER]), stacks=decoder.stacks)
 
 
 def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
@@ -86,7 +86,7 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
     """
     if len(text.stacks) > 1 and any(any(attentions(layer)) for layer in check(text, vocabulary).main.layers):
         return text
-    with turning(text, vocabulary, "an encoder and a decoder") as original:
+    with original_of(text, vocabulary, "an encoder and a decoder") as original:
         encoder = encoder_of(original, "source")
         if "source" not in inputs_of(check(encoder, vocabulary)):
             raise Unfit("it reads no tokens", BY_HAND)
@@ -95,7 +95,7 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
         decoder, roles = decoder_of(dataclasses.replace(original, text=one))
         above, labels = with_own_labels(encoder.stacks[0], original.book())
         whole = dataclasses.replace(decoder, stacks=(above, *decoder.stacks))
-        return finished(whole, original, {**roles, **labels}, [ENCODER, DECODER])
+        return finish(whole, original, {**roles, **labels}, [ENCODER, DECODER])
 
 
 def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText:
@@ -147,7 +147,7 @@ class Original:
 
 
 @contextmanager
-def turning(text: ModelText, vocabulary: Vocabulary, what: str) -> Iterator[Original]:
+def original_of(text: ModelText, vocabulary: Vocabulary, what: str) -> Iterator[Original]:
     """The text to be turned, sound in itself; what is not to be had is said with the text's name and a remedy."""
     architecture = check(text, vocabulary)
     who = f"{text.name or 'the formula'} cannot be {what}"
@@ -219,7 +219,7 @@ class Encoding:
         width = spell(size, 2)
         text = f"m = {'' if isinstance(size, Number) else f'{width} == 0 or '}abs(i - j) < {width}"
         if text not in self.masks:
-            self.masks[text] = fresh("near", self.book.taken)
+            self.masks[text] = fresh_name("near", self.book.taken)
             self.book.taken.add(self.masks[text])
         return self.masks[text]
 
@@ -270,19 +270,19 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
     formulas = {name: parse(source) for name, source in stack.layers.items()}
     lines = [*chain(*formulas.values()), *(parse(stack.after) if stack.after else [])]
     history = [node for line in lines for node in walk(line.value) if isinstance(node, Index)]
-    repeated = {name: LayerLines(o, original.streams(), history, book).repeated() for name, o in formulas.items()}
+    repeated = {name: LayerLines(o, original.streams(), history, book).repeat() for name, o in formulas.items()}
     if repeated == formulas:
         raise Unfit("its layers have no attention that could be wired once more over a memory", BY_HAND)
     stack = dataclasses.replace(stack, layers={n: formula_text(o, stack.layers[n]) for n, o in repeated.items()})
 
     def formula(source: Source) -> Source:
-        return named(changed_text(parse(source), with_lists(book.lists), source), DECODER)
+        return name_source(changed_text(parse(source), with_lists(book.lists), source), DECODER)
 
     decoder = stack.rewritten(formula, name=DECODER, causal=True, place=None)
     return dataclasses.replace(text, stacks=(decoder,), words=book.all_words()), book.roles
 
 
-def named(source: Source, stack: str) -> Source:
+def name_source(source: Source, stack: str) -> Source:
     return dataclasses.replace(source, name=f"{stack}, {source.name}")
 
 
@@ -298,7 +298,7 @@ def attentions(section: Section) -> list[bool]:
     return [len(names - {""}) > 1 for names in sequences]
 
 
-def finished(whole: ModelText, original: Original, roles: Mapping[str, str], stacks: Collection[str]) -> ModelText:
+def finish(whole: ModelText, original: Original, roles: Mapping[str, str], stacks: Collection[str]) -> ModelText:
     """A text of two stacks, checked, with its hooks. Each attention of the original's layers must still be there, and
     one over the memory for each. Raises Unfit."""
     architecture = check(whole, original.vocabulary)
@@ -328,7 +328,7 @@ def with_own_labels(stack: StackText, book: Book) -> tuple[StackText, dict[str, 
             if any(o.name == "share" for o in call.options) or (whole and not table):
                 here[call.label] = f"{ENCODER}_{call.label}"
         labels.update(here)
-        return named(changed_text(lines, lambda node: relabelled(node, here), source), ENCODER)
+        return name_source(changed_text(lines, lambda node: relabel(node, here), source), ENCODER)
 
     return stack.rewritten(own, name=ENCODER), labels
 

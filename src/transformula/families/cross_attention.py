@@ -24,7 +24,17 @@ from ..language.context import Definition, read_definition
 from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node, rewritten, spell
 from ..language.vocabulary import Vocabulary, WordRecord
-from .formulas import calls_in, changed_lines, formula_text, fresh, made_line, names_in, relabelled, sources, with_names
+from .formulas import (
+    calls_in,
+    changed_lines,
+    formula_text,
+    fresh_name,
+    made_line,
+    names_in,
+    relabel,
+    sources,
+    with_names,
+)
 
 BY_HAND = "write the decoder by hand, as a stack below its encoder: x = x + attention(norm(x), memory)"
 
@@ -129,7 +139,7 @@ class Book:
         if not isinstance(definition, Definition):
             return self.word_over(call, memory)
         if definition.alias is not None:
-            inner = opened(call, definition, definition.alias)
+            inner = inline_call(call, definition, definition.alias)
             if self.meaning(inner, visible) is self.meaning(inner, definition.index):
                 return self.over(inner, memory, visible)
         if definition.name not in self.crossed:
@@ -155,10 +165,10 @@ class Book:
         self.roles.setdefault(call.word, f"cross_{cross}")
         return dataclasses.replace(call, word=cross, items=(call.items[0], memory), options=options)
 
-    def gathered(self, call: CallNode, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> CallNode:
+    def gather(self, call: CallNode, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> CallNode:
         """A `dot_attention` of a layer's own over a memory: it and the lines of the layer that make its queries, keys
         and values become a definition. `streams` are what these lines read of the layer. Raises Unfit."""
-        body = (*lines, made_line(fresh("result", {line.name for line in lines}), call))
+        body = (*lines, made_line(fresh_name("result", {line.name for line in lines}), call))
         crossed = self.cross(Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place))
         self.roles.setdefault(call.label or call.word, crossed.name)
         items = tuple(Name(call.place, streams[at]) for at in crossed.parameters)
@@ -169,7 +179,7 @@ class Book:
     def cross(self, definition: Definition) -> Crossed:
         """Add the definition over a memory to the book. Raises Unfit."""
         own = {*definition.parameters, *definition.defaults, *(line.name for line in definition.lines)}
-        memory = fresh("memory", own)
+        memory = fresh_name("memory", own)
         lines, keys_only = self.crossed_lines(definition, own, memory)
         read = {name for line in lines for name in names_in(line.value)}
         kept = tuple(at for at, name in enumerate(definition.parameters) if name in read)
@@ -177,7 +187,7 @@ class Book:
             if not is_made:
                 raise Unfit(f"the {what} of the definition {definition.name!r} are not made of its stream", BY_HAND)
         defaults = {name: spell(value) for name, value in definition.defaults.items() if name in read}
-        name = fresh(f"cross_{definition.name}", self.taken)
+        name = fresh_name(f"cross_{definition.name}", self.taken)
         self.taken.add(name)
         header = [*(definition.parameters[at] for at in kept), memory, *(f"{k}={v}" for k, v in defaults.items())]
         text = formula_text(lines, Source(f"definition {name}", ""))
@@ -214,10 +224,10 @@ class Book:
         keyed, keyed_names = sources(lines, pair, at, taps=True)
         others = {lines[i].name for i in asking} | {*parameters, *definition.defaults}
         keys = {lines[i].name for i in keyed}
-        names = {name: fresh(f"{name}_memory", {*own, memory}) if name in others else name for name in keys}
+        names = {name: fresh_name(f"{name}_memory", {*own, memory}) if name in others else name for name in keys}
         taken = {c.label for line in lines for c in calls_in(line.value)}
         twice = {c.label for i in keyed if i in asking for c in calls_in(lines[i].value) if c.label}
-        labels = {label: fresh(f"{label}_memory", taken) for label in sorted(twice)}
+        labels = {label: fresh_name(f"{label}_memory", taken) for label in sorted(twice)}
 
         def of_keys(node: Node, before: int) -> Node:
             """What keys or values are made by, of the memory."""
@@ -229,7 +239,7 @@ class Book:
         result: list[Line] = []
         for i, line in enumerate(over):
             if i in keyed:
-                value = relabelled(lines[i].value, labels) if i in asking else lines[i].value
+                value = relabel(lines[i].value, labels) if i in asking else lines[i].value
                 result.append(made_line(names[line.name], of_keys(value, i)))
             if i in asking:
                 result.append(line)
@@ -245,7 +255,7 @@ class Book:
         return None
 
 
-def opened(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
+def inline_call(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
     """The call that a definition of a single call stands for, with this call's arguments in their places."""
     values: dict[str, Node] = dict(definition.defaults)
     values |= dict(zip((*definition.parameters, *definition.defaults), call.items, strict=False))

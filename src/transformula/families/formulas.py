@@ -73,7 +73,7 @@ def with_names(node: Node, new: Callable[[str], Node | str | None]) -> Node:
     return rewritten(node, change)
 
 
-def relabelled(node: Node, labels: Mapping[str, str]) -> Node:
+def relabel(node: Node, labels: Mapping[str, str]) -> Node:
     """The tree with other labels of calls, and of the taps that go with them."""
 
     def change(here: Node) -> Node | None:
@@ -87,7 +87,7 @@ def relabelled(node: Node, labels: Mapping[str, str]) -> Node:
     return rewritten(node, change) if labels else node
 
 
-def fresh(base: str, taken: Collection[str]) -> str:
+def fresh_name(base: str, taken: Collection[str]) -> str:
     """`base`, or `base_2`, `base_3`: the first that is not taken."""
     return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)
 

@@ -39,7 +39,7 @@ from ..language.syntax import (
     walk,
 )
 from .cross_attention import BY_HAND, Book, Unfit
-from .formulas import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, sources, with_names
+from .formulas import calls_in, changed_lines, fresh_name, made_line, names_in, origin, relabel, sources, with_names
 
 
 def with_lists(lists: Mapping[str, str]) -> Change:
@@ -79,7 +79,7 @@ class LayerLines:
         self.layers = {node.name for node in history if node.index is not None}
         self.definitions: dict[int, CallNode] = {}
 
-    def repeated(self) -> list[Line]:
+    def repeat(self) -> list[Line]:
         """The lines with every attention sublayer repeated; as they are where there is none. Raises Unfit."""
         now = list(self.lines)
         behind: dict[int, list[Line]] = defaultdict(list)
@@ -91,21 +91,21 @@ class LayerLines:
             if value is not None:
                 now[at] = made_line(line.name, value)
                 continue
-            last = at if self.listed(at) else self.joined(at)
-            if self.listed(at):
-                name = self.book.lists.setdefault(line.name, self.free(line.name))
+            last = at if self.is_listed(at) else self.joining_line(at)
+            if self.is_listed(at):
+                name = self.book.lists.setdefault(line.name, self.free_name(line.name))
             elif any(self.works(i) for i in range(at + 1, last + 1)):
-                name = self.free(line.name)
+                name = self.free_name(line.name)
                 self.streams.add(name)
             else:
                 behind[last] += self.copy(at, last)
                 continue
-            behind[at].append(made_line(name, self.copied(line.value, range(at, last + 1))))
+            behind[at].append(made_line(name, self.copy_tree(line.value, range(at, last + 1))))
             for i in range(at + 1, last + 1):
                 value, place = now[i].value, now[i].value.place
                 both = Binary(place, "+", Name(place, line.name), Name(place, name))
                 now[i] = made_line(now[i].name, with_names(value, {line.name: both}.get))
-        return self.tapped([each for at, line in enumerate(now) for each in (line, *behind[at])])
+        return self.label_tapped([each for at, line in enumerate(now) for each in (line, *behind[at])])
 
     def skips(self, at: int, inner: Collection[str] = ()) -> list[str]:
         """The streams that a line reads beside its attention and the names `inner`."""
@@ -116,16 +116,16 @@ class LayerLines:
         """Whether a line has a sublayer that does not attend."""
         return any(self.book.works(c) and not self.book.attends(c) for c in calls_in(self.lines[at].value))
 
-    def free(self, name: str) -> str:
-        return fresh(f"{name}_memory", self.streams | self.book.taken | {*self.book.lists.values()})
+    def free_name(self, name: str) -> str:
+        return fresh_name(f"{name}_memory", self.streams | self.book.taken | {*self.book.lists.values()})
 
-    def listed(self, at: int) -> bool:
+    def is_listed(self, at: int) -> bool:
         """Whether the result of the attention in line `at` is read through lists of its history only."""
         name = self.lines[at].name
         others = self.carried.union(self.layers, *self.reads)
         return name in self.history and name not in others and not self.skips(at)
 
-    def joined(self, at: int) -> int:
+    def joining_line(self, at: int) -> int:
         """The last line through which the result of the attention in line `at` joins a stream. Raises Unfit."""
         name = self.lines[at].name
         if self.skips(at) or name in self.carried:
@@ -179,17 +179,17 @@ class LayerLines:
                 return None
             more: list[tuple[str, Node]] = []
             for sign, term, attends in parts:
-                more += [(sign, term), (sign, self.copied(term, [at]))] if attends else [(sign, term)]
+                more += [(sign, term), (sign, self.copy_tree(term, [at]))] if attends else [(sign, term)]
             return sum_of(more)
 
         value = rewritten(self.lines[at].value, change)
         return value if value != self.lines[at].value else None
 
-    def copied(self, node: Node, group: Collection[int]) -> Node:
+    def copy_tree(self, node: Node, group: Collection[int]) -> Node:
         """A tree of the sublayer whose lines are `group` over the memory, with labels of its own."""
         labels = [{c.label for c in calls_in(line.value) if c.label} for line in self.lines]
         taken = set().union(*labels)
-        new = {label: fresh(f"{label}_memory", taken) for label in taken}
+        new = {label: fresh_name(f"{label}_memory", taken) for label in taken}
         attending = {id(c) for c in self.book.attending(node)}
 
         def change(here: Node) -> Node | None:
@@ -197,7 +197,7 @@ class LayerLines:
                 return None
             memory = Name(here.place, "memory")
             if self.book.given_qkv(here):
-                return self.gathered(here, memory)
+                return self.gather(here, memory)
             over = self.book.over(here, memory)
             if over.label:
                 self.book.roles[over.label] = new[over.label]
@@ -208,9 +208,9 @@ class LayerLines:
 
         elsewhere = set().union(*(here for i, here in enumerate(labels) if i not in group))
         own = {c.label for c in calls_in(node) if id(c) not in attending} - elsewhere
-        return relabelled(rewritten(node, change), {label: new[label] for label in own if label})
+        return relabel(rewritten(node, change), {label: new[label] for label in own if label})
 
-    def gathered(self, call: CallNode, memory: Name) -> CallNode:
+    def gather(self, call: CallNode, memory: Name) -> CallNode:
         """A `dot_attention` over a memory, with what lines of the layer make its queries, keys and values. Raises
         Unfit."""
         if id(call) not in self.definitions:
@@ -221,7 +221,7 @@ class LayerLines:
             self.check_stays(nodes, call, at)
             read = dict.fromkeys(name for node in nodes for name in names_in(node))
             streams = [name for name in read if name in self.streams - {line.name for line in lines}]
-            self.definitions[id(call)] = self.book.gathered(call, lines, streams, memory)
+            self.definitions[id(call)] = self.book.gather(call, lines, streams, memory)
         return self.definitions[id(call)]
 
     def taps(self, word: str, group: Iterable[int]) -> bool:
@@ -236,13 +236,13 @@ class LayerLines:
         streams = self.carried | {lines[i].name for i in range(at, last + 1) if lines[i].name in self.skips(i)}
         anchors = renamed.keys() | {line.name for line in lines[at : last + 1] if line.name in streams}
         norms = [i for name in sorted(anchors) if (i := self.norm_of(name, at)) is not None]
-        joined = [self.copied(lines[i].value, [i]) for i in range(at, last + 1)]
+        joined = [self.copy_tree(lines[i].value, [i]) for i in range(at, last + 1)]
         names = {name for value in joined for name in names_in(value)} - anchors
         makers, _ = sources(lines, [Name(lines[at].place, name) for name in sorted(names)], at)
         before = [i for i in makers if lines[i].name not in anchors and self.made_of(i, anchors)]
         group = [*before, *range(at, last + 1)]
         local = {lines[i].name for i in group} - {*renamed.values(), *streams}
-        again = {name: self.free(name) for name in sorted(local) if self.read_after(name, last)}
+        again = {name: self.free_name(name) for name in sorted(local) if self.read_after(name, last)}
         self.streams |= set(again.values())
         words = {c.word: f"cross_{c.word}" for c in self.attending[at] if not c.label}
         made: list[Line] = []
@@ -251,9 +251,9 @@ class LayerLines:
             set_within = {lines[j].name for j in group if j < i}
             new = {name: again[name] for name in again if name in set_within} | renamed
             # first the calls, which are found by what they are: changing names makes other trees
-            value = with_names(self.copied(line.value, [*norms, *group]), new.get)
+            value = with_names(self.copy_tree(line.value, [*norms, *group]), new.get)
             if any(isinstance(n, Tap) and n.call in words for n in walk(value)):
-                value = relabelled(value, words)
+                value = relabel(value, words)
             made.append(made_line((renamed if i in norms else again).get(line.name, line.name), value))
         left = {*renamed.values(), *streams, *(local & self.history)}
         kept: list[Line] = []
@@ -302,7 +302,7 @@ class LayerLines:
                 return name in reads
         return name in self.history
 
-    def tapped(self, lines: list[Line]) -> list[Line]:
+    def label_tapped(self, lines: list[Line]) -> list[Line]:
         """Where a tap names attention by its word, which is called twice now, the first call gets its own role as its
         label: it is named as before, and so are its parameters."""
         unlabelled = {c.word for calls in self.attending for c in calls if not c.label}

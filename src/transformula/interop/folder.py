@@ -25,7 +25,7 @@ from ..language.check import check
 from ..language.graph import Architecture
 from ..language.model_file import read_file, read_text
 from ..model import build
-from ..ownership import MARKER, mark, names_in, refuse_strangers, strangers
+from ..ownership import MARKER, foreign_files, mark, names_in, refuse_strangers
 from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import check_rows, load
 from ..tokenizers.published import is_tokenizer
@@ -77,7 +77,7 @@ def save_model(
             sync(folder)
             shutil.rmtree(new)
         elif in_run:
-            for name in strangers(folder):
+            for name in foreign_files(folder):
                 if not (new / name).exists():
                     (new / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(folder / name, new / name, follow_symlinks=False)

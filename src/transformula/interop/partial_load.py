@@ -58,7 +58,7 @@ def load_parts(
     own = model_tensors(model)
     beside: list[str] = []
     if into is not None:
-        tensors = placed(own, stacks, tensors, path, into)
+        tensors = rename_for_stack(own, stacks, tensors, path, into)
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
     if matched is not None:
         tensors = matched(own, tensors)
@@ -80,7 +80,7 @@ def load_parts(
     return PartialLoad(loaded, random, tuple(new))
 
 
-def placed(
+def rename_for_stack(
     own: Mapping[str, Tensor], stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str
 ) -> dict[str, Tensor]:
     """The tensors of a model of one stack, under the names that they have in the stack `into`."""

@@ -50,7 +50,7 @@ FEW = 4  # positions, where a model has learned fewer than the first of these
 SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
 ABOUT = "programs.json"
-CHECKED = 6  # positions that are compared
+CHECKED_POSITIONS = 6  # positions that are compared
 TOLERANCE = 1e-3  # of the largest number, between a program and the model; some 1e-6 are usual in float32
 
 
@@ -110,13 +110,13 @@ def programs_of(model: Transformer) -> dict[str, Program]:
     """
     model = evaluating(model)
     if not stateless.is_decoded(model):
-        return {"model": traced(model, stateless.whole, whole_inputs(model, model.inputs))}
+        return {"model": trace(model, stateless.whole, whole_inputs(model, model.inputs))}
     programs, examples = {}, Examples()
     for name in stateless.growing_inputs(model):
         examples.add(name, ("batch", "new", *["letters"] * (name in SEVERAL_IDS)))
     fixed = []
     if model.given_at_start:
-        programs["start"] = traced(model, stateless.start, whole_inputs(model, model.given_at_start))
+        programs["start"] = trace(model, stateless.start, whole_inputs(model, model.given_at_start))
         fixed = programs["start"].outputs
         examples.sizes |= programs["start"].sizes
     for port in fixed:
@@ -127,7 +127,7 @@ def programs_of(model: Transformer) -> dict[str, Program]:
         sizes = ["past" if d == dimension else size for d, size in enumerate(tensor.shape)]
         examples.add(name, ("batch", *sizes[1:]), tensor.dtype)
         grows[name] = dimension
-    programs["model"] = traced(model, partial(stateless.step, grows=grows), examples)
+    programs["model"] = trace(model, partial(stateless.step, grows=grows), examples)
     return programs
 
 
@@ -155,7 +155,7 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
     return examples
 
 
-def traced(model: Transformer, run: Callable[[Transformer, Named], Named], examples: Examples) -> Program:
+def trace(model: Transformer, run: Callable[[Transformer, Named], Named], examples: Examples) -> Program:
     results: list[str] = []
 
     def noting(model: Transformer, given: Named) -> Named:
@@ -208,9 +208,9 @@ class Labels:
 
     def ports(self, names: Iterable[str], tensors: list[Tensor]) -> list[Port]:
         each = zip(names, tensors, strict=True)
-        return [Port(n, str(t.dtype).removeprefix("torch."), tuple(map(self.named, t.shape))) for n, t in each]
+        return [Port(n, str(t.dtype).removeprefix("torch."), tuple(map(self.label_of, t.shape))) for n, t in each]
 
-    def named(self, size: int | torch.SymInt) -> int | str:
+    def label_of(self, size: int | torch.SymInt) -> int | str:
         if isinstance(size, int):
             return size
         label = SYMBOL.sub(lambda match: self.symbols.get(match[0], match[0]), str(size))
@@ -261,7 +261,7 @@ def write_programs(
             save(program, path)
             functions[name] = load(path, program)
     (folder / TEXT).write_text(text_of(model), encoding="utf-8")
-    (folder / ABOUT).write_text(json.dumps(described(model, programs, suffix, folder), indent=1), encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(description_of(model, programs, suffix, folder), indent=1), encoding="utf-8")
 
     def run(name: str, given: Named) -> Named:
         made = functions[name](*(given[port] for port in names_of(programs[name].inputs)))
@@ -299,7 +299,7 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def described(model: Transformer, programs: Mapping[str, Program], suffix: str, folder: Path) -> dict[str, Any]:
+def description_of(model: Transformer, programs: Mapping[str, Program], suffix: str, folder: Path) -> dict[str, Any]:
     """What a folder of programs says of them, as plain data.
 
     programs  by name their file, inputs and outputs, each with name, dtype and shape
@@ -346,7 +346,7 @@ def check(model: Transformer, programs: Mapping[str, Program], run: Run) -> None
     model = evaluating(model)
     decoded = POSITIONS in names_of(programs["model"].inputs)
     given: Named = dict(whole_inputs(model, model.given_at_start if decoded else model.inputs))
-    length = min(CHECKED, model.context_limit or CHECKED)
+    length = min(CHECKED_POSITIONS, model.context_limit or CHECKED_POSITIONS)
     given |= stateless.chunk(model, FREE["batch"], length) if decoded else {}
     generator = torch.Generator().manual_seed(0)
     for name, zeros in given.items():

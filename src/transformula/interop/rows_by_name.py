@@ -17,9 +17,9 @@ from torch import Tensor
 from ..errors import CheckpointError
 from ..tokenizers.base import Tokenizer
 
-SHOWN = 5  # names of new and of lost labels
+MAX_LABELS = 5  # names of new and of lost labels
 TITLES = {"classes": "labels", "vocab": "tokens", "source_vocab": "source tokens"}
-KEPT = "classes"  # the number whose names a setting keeps
+LABELS = "classes"  # the number whose names a setting keeps
 
 Names = Mapping[str, "Sequence[Hashable] | Tokenizer"]
 """What each row stands for, by the number of a model's text that says how many there are: {"classes": ["a", "b"]}; of
@@ -46,14 +46,15 @@ class RowMatch:
 
     def take(self, own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors that were read, with rows in the places where the model `own` has them."""
-        return {**given, **{name: self.matched(name, own[name], given[name]) for name in self.axes if name in given}}
+        there = [name for name in self.axes if name in given]
+        return {**given, **{name: self.match_tensor(name, own[name], given[name]) for name in there}}
 
-    def matched(self, name: str, own: Tensor, given: Tensor) -> Tensor:
+    def match_tensor(self, name: str, own: Tensor, given: Tensor) -> Tensor:
         axes = self.axes[name]
         rest = [[size for axis, size in enumerate(t.shape) if axis not in axes] for t in (own, given)]
         if own.dim() != given.dim() or rest[0] != rest[1] or own.dtype != given.dtype:
             return given  # another tensor: what does not agree is said where it is loaded
-        old, new = (numbered(names, t.shape[axes[0]]) for names, t in ((self.known, given), (self.wanted, own)))
+        old, new = (number_names(names, t.shape[axes[0]]) for names, t in ((self.known, given), (self.wanted, own)))
         place = {one: number for number, one in enumerate(old)}
         here = [number for number, one in enumerate(new) if one in place]
         there = torch.tensor([place[new[number]] for number in here], dtype=torch.int64)
@@ -61,27 +62,27 @@ class RowMatch:
             self.fresh.append(name)
         for axis in axes:
             given = given.index_select(axis, there)
-        return placed(own, given, axes, torch.tensor(here, dtype=torch.int64))
+        return place_rows(own, given, axes, torch.tensor(here, dtype=torch.int64))
 
     def __str__(self) -> str:
         """What became of the names, in a line."""
-        old, new = (numbered(names, 0) for names in (self.known, self.wanted))
+        old, new = (number_names(names, 0) for names in (self.known, self.wanted))
         there, here = set(old), set(new)
         fresh, lost = ([str(n[0]) for n in a if n not in b] for a, b in ((new, there), (old, here)))
         title, kept = TITLES.get(self.key, self.key), len(there & here)
         parts = [f"{kept:,} of {len(old):,} matched by name"]
-        parts += [f"{len(fresh):,} new, begin fresh{listed(self.key, fresh)}"] if fresh else []
-        parts += [f"{len(lost):,} dropped{listed(self.key, lost)}"] if lost else []
+        parts += [f"{len(fresh):,} new, begin fresh{list_labels(self.key, fresh)}"] if fresh else []
+        parts += [f"{len(lost):,} dropped{list_labels(self.key, lost)}"] if lost else []
         return f"{title:<12}{'; '.join(parts)}"
 
 
-def listed(key: str, names: Sequence[str]) -> str:
+def list_labels(key: str, names: Sequence[str]) -> str:
     """The first names of labels; tokens are counted alone."""
-    more = ", ..." if len(names) > SHOWN else ""
-    return f" ({', '.join(names[:SHOWN])}{more})" if key == KEPT else ""
+    more = ", ..." if len(names) > MAX_LABELS else ""
+    return f" ({', '.join(names[:MAX_LABELS])}{more})" if key == LABELS else ""
 
 
-def numbered(names: Iterable[Hashable], size: int) -> list[tuple[Hashable, int]]:
+def number_names(names: Iterable[Hashable], size: int) -> list[tuple[Hashable, int]]:
     """Names that tell rows apart: one that stands twice has its number beside it, and so have rows without a name,
     which fill up to `size`."""
     seen: Counter[Hashable] = Counter()
@@ -92,10 +93,10 @@ def numbered(names: Iterable[Hashable], size: int) -> list[tuple[Hashable, int]]
     return [*rows, *((None, number) for number in range(size - len(rows)))]
 
 
-def placed(own: Tensor, given: Tensor, axes: Sequence[int], places: Tensor) -> Tensor:
+def place_rows(own: Tensor, given: Tensor, axes: Sequence[int], places: Tensor) -> Tensor:
     """`own` with `given` at `places` of each of some dimensions."""
     first, *others = axes
-    part = placed(own.index_select(first, places), given, others, places) if others else given
+    part = place_rows(own.index_select(first, places), given, others, places) if others else given
     return own.detach().index_copy(first, places, part)
 
 

@@ -27,11 +27,11 @@ def names_of(tokenizer: Tokenizer, state: Mapping[str, Any], size: int) -> list[
         names = {number: name for name, number in ids.items()}
         names |= {token["id"]: token["content"] for token in state.get("added_tokens") or ()}
     else:
-        names = {number: spelled(piece) or END for number, piece in enumerate(tokenizer.pieces)}
+        names = {number: signs_of(piece) or END for number, piece in enumerate(tokenizer.pieces)}
     return [names.get(number, f"[unused {number}]") for number in range(size)]
 
 
-def spelled(piece: bytes) -> str:
+def signs_of(piece: bytes) -> str:
     """Bytes in their signs: printable Latin-1 is the sign of itself; the other bytes, in order, are the signs from
     U+0100 on."""
     signs = alphabet()

@@ -322,6 +322,6 @@ def unknown(
     """The error for an unknown name, with what the field's name is called here, else the nearest known ones."""
     known = sorted(set(known))
     if ours is not None:
-        values = {"said": did_you_mean([ours.shown]), "write": ours.write, **values}
+        values = {"said": did_you_mean([ours.label]), "write": ours.write, **values}
     near = [ours.name] if ours is not None else nearest(name, known)
     return FormulaError(code, place, near=near, name=name, known=", ".join(known) or "none", **values)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import yaml
 
 from ..errors import did_you_mean, nearest
-from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
+from ..structured import LOADER, MAX_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .model_text import (
     FREE_NUMBERS,
@@ -51,7 +51,7 @@ def read_file(path: str | Path) -> ModelText:
     path = Path(path)
     remedy = YAML
     try:
-        return read_text(load_text(path, MOST_YAML_BYTES), file=str(path))
+        return read_text(load_text(path, MAX_YAML_BYTES), file=str(path))
     except FileNotFoundError:
         beside = {file.stem: str(file) for file in path.parent.glob("*.y*ml")}
         near = did_you_mean([beside[name] for name in nearest(path.stem, beside)])

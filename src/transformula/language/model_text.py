@@ -163,7 +163,7 @@ def layers_wanted(place: Place | None, value: Any, detail: str, remedy: str) -> 
     """The error for `layers` with something else than formulas: a number is what `depth` takes."""
     if str(value).strip().isdigit():
         detail = f"is {value}; here it holds formulas by name"
-        remedy = f"how many layers there are is: {field_names.written('depth', value, 'file' if place else '')}"
+        remedy = f"how many layers there are is: {field_names.spell_key('depth', value, 'file' if place else '')}"
     return FormulaError("key-value", place, name="layers", detail=detail, remedy=remedy)
 
 

@@ -89,7 +89,7 @@ def unread_constant(name: str, source: Source, context: Context) -> FormulaError
     if ours is not None:
         near, said = [ours.name], field_names.suggest(ours, source.text, "file" if source.file else "")
     elif setting is not None:
-        written = field_names.written(setting.name, setting.write or source.text, "line")
+        written = field_names.spell_key(setting.name, setting.write or source.text, "line")
         near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
     line = line_with_chance(name, context)
     remedy = f"read it in the layer: {line}" if line else "use it in a formula"

@@ -19,7 +19,7 @@ from ..interop.exchange import TEXT
 from ..interop.formats.transformula import WEIGHTS
 from ..interop.weights import load_tensors
 from ..language.model_file import read_file
-from ..ownership import marked
+from ..ownership import marked_files
 from ..structured import load_json
 from .checkpoint import checkpoint_folders, folder_of, remove
 from .folder import MANIFEST, PRUNED, RunFolder
@@ -162,7 +162,7 @@ def _check_model(folder: Path, run: RunFolder) -> int:
     reason = ""
     if not (folder / TEXT).is_file():
         reason = "there is no model in it"
-    elif lost := next((name for name in sorted(marked(folder)) if not (folder / name).is_file()), None):
+    elif lost := next((name for name in sorted(marked_files(folder)) if not (folder / name).is_file()), None):
         reason = f"{lost} is missing"
     else:
         try:

@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from ..atomic_io import write_whole
 from ..errors import CheckpointError
-from ..structured import MOST_BYTES, load_json, load_text
+from ..structured import MAX_JSON_BYTES, load_json, load_text
 from .base import FILE
 from .byte_level import alphabet, library_errors
 
@@ -186,7 +186,7 @@ def _template(folder: Path, value: Any) -> str | None:
 
 def _text(path: Path) -> str:
     try:
-        return load_text(path, MOST_BYTES)
+        return load_text(path, MAX_JSON_BYTES)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy it again") from None
 

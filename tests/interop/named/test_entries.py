@@ -31,7 +31,7 @@ def test_a_file_is_short(name: str) -> None:
 
 def test_no_code_knows_a_family() -> None:
     """Adding a family edits one data file."""
-    known = {name for family in entries.names() for name in (family, *entries.named(family).architectures)}
+    known = {name for family in entries.names() for name in (family, *entries.named_model(family).architectures)}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(known)))})\b", re.IGNORECASE)
     code = {path: path.read_text(encoding="utf-8") for path in INTEROP.rglob("*.py")}
     assert len(code) > 10
@@ -41,7 +41,7 @@ def test_no_code_knows_a_family() -> None:
 @pytest.mark.parametrize("name", entries.names())
 def test_every_key_is_one_that_is_read(name: str) -> None:
     """A block with a misspelt key would be ignored: it cannot be made into a NamedModel."""
-    model = entries.named(name)
+    model = entries.named_model(name)
     assert model.architectures
     assert model.weights
 
@@ -61,13 +61,13 @@ def test_a_gallery_entry_is_a_model_of_its_family(name: str) -> None:
     depth = check(text, vocabulary()).numbers["depth"]
     architecture = check(text, vocabulary(), {"depth": min(depth, 7)})
     match_of_entry = match(architecture)
-    assert name in (match_of_entry.model.name, *entries.named(match_of_entry.model.name).model_type)
+    assert name in (match_of_entry.model.name, *entries.named_model(match_of_entry.model.name).model_type)
     assert formula_hash(architecture)
 
 
 def test_an_unknown_family_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="no named model is called 'lama'; did you mean llama"):
-        entries.named("lama")
+        entries.named_model("lama")
 
 
 def test_the_page_shows_a_file_as_it_is() -> None:

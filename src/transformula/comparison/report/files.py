@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...atomic_io import write_whole
 from ...errors import InputError, shortened
-from ...ownership import claim, mark, marked
+from ...ownership import claim, mark, marked_files
 from ...structured import load_json
 from ..records import Outcome, Results, Verdict
 from .document import pictures_of, sections_of
@@ -48,7 +48,7 @@ def write_report(results: Results, folder: str | Path) -> list[Path]:
         if picture.png is not None:
             files[f"{FIGURES}/{picture.name}.png"] = picture.png
     claim(folder, files)
-    listed = marked(folder)
+    listed = marked_files(folder)
     dropped = {name for name in listed - files.keys() if name.startswith(f"{FIGURES}/")}  # of an earlier report
     try:
         (folder / FIGURES).mkdir(exist_ok=True)

@@ -34,7 +34,7 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     import gguf
 
     text = text_of(model)
-    export, vocabulary, named = prepared(model, folder)
+    export, vocabulary, named = prepare(model, folder)
     tensors = {**dict(named), **frequencies(export, model)}
     matrices = [tensor.dtype for tensor in tensors.values() if tensor.dim() > 1]
     kind = TYPES.get(dtype or matrices[0])
@@ -56,7 +56,7 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     (folder / TEXT).write_text(text, encoding="utf-8")
 
 
-def prepared(model: Any, folder: Path | None) -> tuple[Export, TokenList, Iterator[tuple[str, Tensor]]]:
+def prepare(model: Any, folder: Path | None) -> tuple[Export, TokenList, Iterator[tuple[str, Tensor]]]:
     """A model and its tokenizer as the programs know them, and its tensors by their names. Raises CheckpointError."""
     export = export_of(model, "gguf")
     vocabulary = TokenList() if folder is None else vocabulary_of(folder, int(export.constants["vocab"]))
@@ -65,7 +65,7 @@ def prepared(model: Any, folder: Path | None) -> tuple[Export, TokenList, Iterat
 
 @condition("gguf")
 def check_computed(model: Any, folder: Path | None) -> None:
-    prepared(model, folder)
+    prepare(model, folder)
 
 
 def metadata(export: Export) -> Iterator[tuple[str, Any, str]]:

@@ -16,7 +16,7 @@ from ...language.numbers import is_number
 from ...structured import load_json
 from . import FILE
 from .entries import NamedModel, common, named_for
-from .expressions import compute, shortest
+from .expressions import compute, without_repetitions
 
 ABSENT: Any = object()
 LENGTH = "len"  # in the place of a table: the constant is how many entries the value has
@@ -110,7 +110,7 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
     config[last] = value
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -148,7 +148,7 @@ class ConfigReader:
         return self.constants
 
     def wrong(self, key: str, value: Any, expected: str) -> CheckpointError:
-        state = "is missing" if value is ABSENT else f"is {shown(value)}"
+        state = "is missing" if value is ABSENT else f"is {short_json(value)}"
         return CheckpointError(f"{self.path}: {key} {state}; {expected}")
 
     def take(self, key: Key) -> str | None:
@@ -156,7 +156,7 @@ class ConfigReader:
         self.known.update(key.paths)
         mappings = [name for name in key.either if self.config.get(name)]
         if len(mappings) > 1:
-            one = shown(self.config[mappings[0]])
+            one = short_json(self.config[mappings[0]])
             raise self.wrong(
                 mappings[1],
                 self.config[mappings[1]],
@@ -173,7 +173,7 @@ class ConfigReader:
         path, value = next(iter(values.items()))
         for other, another in values.items():
             if another != value:
-                raise self.wrong(other, another, f"{path}, which means the same, is {shown(value)}")
+                raise self.wrong(other, another, f"{path}, which means the same, is {short_json(value)}")
         self.assign(key, path, self.translated(key, path, value))
         return None
 
@@ -184,7 +184,7 @@ class ConfigReader:
         if key.table == LENGTH:
             return len(value)
         if isinstance(value, list):
-            return shortest([self.plain(key, path, one) for one in value])
+            return without_repetitions([self.plain(key, path, one) for one in value])
         return self.plain(key, path, value)
 
     def plain(self, key: Key, path: str, value: Any) -> Any:
@@ -216,13 +216,13 @@ class ConfigReader:
             needed = path.endswith("!")  # where the key is absent the model is another
             path = path.rstrip("!")
             self.known.add(path)
-            value, choices = look(self.config, path), allowed(expected, self.constants)
+            value, choices = look(self.config, path), allowed_values(expected, self.constants)
             if value is ABSENT or value is None:
                 if not needed:
                     continue
             elif (tuple(value) if isinstance(value, list) else value) in choices:
                 continue
-            words = f"expected {shown(choices[0])}" if choices else "expected that the key is absent"
+            words = f"expected {short_json(choices[0])}" if choices else "expected that the key is absent"
             if is_computed(expected) and (state := self.state(expected)):
                 words += f", where {state}"
             raise self.wrong(path, value, f"{words}, all that the text of {self.model.name} says")
@@ -250,15 +250,16 @@ class ConfigReader:
             texts += [str(self.model.derived[name]) for name in new if name in self.model.derived]
         read = [key for key in keys_of(self.model) if key.name in names]
         values = {path: look(self.config, path) for key in read for path in key.paths[:1]}
-        return ", ".join(f"{k} is {'absent' if v is ABSENT else shown(v)}" for k, v in values.items())
+        return ", ".join(f"{k} is {'absent' if v is ABSENT else short_json(v)}" for k, v in values.items())
 
     def check_known(self) -> None:
         for path, value in leaves(self.config):
             known = any(path == known or path.startswith(f"{known}.") for known in self.known)
             if not known and not {*path.split(".")} & {*common().unused}:  # configs within a config have them, too
                 near = nearest(path, self.known)
-                what = f"{self.path}: {path} = {shown(value)} is no key that {self.model.name} knows, and might change"
-                raise CheckpointError(f"{what} the model;{did_you_mean(near)} expected a folder without it", near=near)
+                what = f"{self.path}: {path} = {short_json(value)} is no key that {self.model.name} knows"
+                expected = f"{did_you_mean(near)} expected a folder without it"
+                raise CheckpointError(f"{what}, and might change the model;{expected}", near=near)
 
 
 def is_computed(expected: Any) -> bool:
@@ -266,7 +267,7 @@ def is_computed(expected: Any) -> bool:
     return isinstance(expected, str) and expected.startswith("= ")
 
 
-def allowed(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
+def allowed_values(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
     """What a fixed key may be: a value, one of several, or `= expression`."""
     if is_computed(expected):
         return [compute(expected[2:], constants)]
@@ -308,9 +309,9 @@ def config_of(model: NamedModel, constants: Mapping[str, Any], kept: Mapping[str
             continue
         if kept and before is ABSENT and key.absent and compute(key.absent, constants) == value:
             continue
-        put(config, path, theirs(key, value, constants))
+        put(config, path, their_value(key, value, constants))
     for path, expected in model.fixed.items():
-        choices, path = allowed(expected, constants), path.rstrip("!")
+        choices, path = allowed_values(expected, constants), path.rstrip("!")
         if choices and look(config, path) is ABSENT and (not kept or path.endswith("!")):
             put(config, path, choices[0])
     return config
@@ -323,17 +324,17 @@ def same_meaning(key: Key, before: Any, value: Any) -> bool:
     table = common().tables[key.table] if key.table else None
     ours = [one if table is None else table.get(one) for one in (before if isinstance(before, list) else [before])]
     expected = value if isinstance(before, list) else (value,)
-    return shortest(ours) == expected
+    return without_repetitions(ours) == expected
 
 
-def theirs(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
+def their_value(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
     """Their value for a constant."""
     if key.null is not None and not isinstance(value, bool) and value == compute(key.null, constants):
         return None
     if key.table == LENGTH:
         return {str(n): f"LABEL_{n}" for n in range(value)}
     if isinstance(value, tuple):
-        return [theirs(key, value[n % len(value)], constants) for n in range(constants["depth"])]
+        return [their_value(key, value[n % len(value)], constants) for n in range(constants["depth"])]
     if key.table:
         return next(name for name, ours in common().tables[key.table].items() if ours == value)
     return float(value) if key.fraction else value

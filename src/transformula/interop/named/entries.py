@@ -107,11 +107,11 @@ def content(name: str) -> dict[str, Any]:
     """What a file says, with what it is like."""
     own = own_content(name)
     like = own.pop("like", None)
-    return own if like is None else merged(content(like), own)
+    return own if like is None else merge(content(like), own)
 
 
 @cache
-def named(name: str) -> NamedModel:
+def named_model(name: str) -> NamedModel:
     """A named model. Raises CheckpointError, with the nearest names, for one that is not known."""
     if name not in names():
         near = nearest(name, names())
@@ -123,14 +123,14 @@ def named(name: str) -> NamedModel:
     return NamedModel(name=body.pop("name", name), body=body, **folder)
 
 
-def merged(base: Any, over: Any, key: str = "") -> Any:
+def merge(base: Any, over: Any, key: str = "") -> Any:
     """A mapping with another laid over it: null takes out, lists of JOINED are added to, the rest is replaced."""
     if key in JOINED and base is not None:
         return [*base, *over]
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
     taken = {k for k, v in over.items() if v is None and k in base}
-    new = {k: merged(base.get(k), v, k) for k, v in over.items() if k not in taken}
+    new = {k: merge(base.get(k), v, k) for k, v in over.items() if k not in taken}
     return {k: v for k, v in base.items() if k not in taken} | new
 
 
@@ -140,9 +140,9 @@ def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
     Raises CheckpointError, with those that are known, where there is none.
     """
     kind, architectures = config.get("model_type"), config.get("architectures") or []
-    alike = [model for model in map(named, names()) if kind in model.model_type]
+    alike = [model for model in map(named_model, names()) if kind in model.model_type]
     if not alike:
-        known = sorted({kind for name in names() for kind in named(name).model_type})
+        known = sorted({kind for name in names() for kind in named_model(name).model_type})
         near = nearest(str(kind), known)
         what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
         raise CheckpointError(

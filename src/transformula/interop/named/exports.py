@@ -25,8 +25,8 @@ from ...errors import CheckpointError
 from ...gallery import FOLDER as GALLERY
 from ...structured import load_yaml
 from ..weights import model_tensors
-from .entries import NamedModel, merged, named, names
-from .expressions import NOTHING, compute, names_of, parsed
+from .entries import NamedModel, merge, named_model, names
+from .expressions import NOTHING, compute, names_of, parse
 from .tensors import Equations
 from .writing import match_of, theirs_of
 
@@ -67,13 +67,13 @@ def content(program: str) -> dict[str, Any]:
     for name, said in whole["models"].items():  # a model stands after the one that it is like
         own = dict(said)
         like = own.pop("like", None)
-        models[name] = own if like is None else merged(models[like], own)
+        models[name] = own if like is None else merge(models[like], own)
     return {**whole, "models": models}
 
 
 def model_of(name: str, said: Mapping[str, Any]) -> NamedModel:
     if "text" not in said:
-        return named(name)
+        return named_model(name)
     choices = said.get("choices", {})
     return NamedModel(name, said["text"], (), (), said["config"], said["weights"], choices=choices)
 
@@ -91,6 +91,6 @@ def export_of(module: Any, program: str) -> Export:
     export = Export(replace(found.model, weights=said["weights"], zeros=()), found.constants, said)
     for test, why in said.get("must", {}).items():
         if not export.value(test):
-            state = ", ".join(f"{name} is {found.constants[name]}" for name in sorted(names_of(parsed(test))))
+            state = ", ".join(f"{name} is {found.constants[name]}" for name in sorted(names_of(parse(test))))
             raise CheckpointError(f"{title} does not compute this text: {state}; {why}", brief=state)
     return export

@@ -13,13 +13,13 @@ from ...language.parser import parse_expression, split_list
 from ...language.source import Source
 from ...language.syntax import Index, Name, Node, walk
 
-LARGEST = 1e18
+MAX_VALUE = 1e18
 NOTHING = "none"  # the name of no value: an option of a call that is nothing is left out
 EACH = " for each layer]"  # the end of a list of one value a layer, `[EXPRESSION of layer for each layer]`
 
 
 @lru_cache(maxsize=4096)
-def parsed(text: str) -> Node:
+def parse(text: str) -> Node:
     return parse_expression(Source("expression of a named model", text), strings=True)
 
 
@@ -31,7 +31,7 @@ def compute(text: Any, constants: Mapping[str, Any]) -> Any:
     text = text.strip()
     if text.endswith(EACH):
         one = text[1:].removesuffix(EACH)
-        return shortest([compute(one, {**constants, "layer": n + 1}) for n in range(constants["depth"])])
+        return without_repetitions([compute(one, {**constants, "layer": n + 1}) for n in range(constants["depth"])])
     if text[:1] == "[":
         return tuple(compute(part.text, constants) for part in split_list(Source("list", text)))
 
@@ -45,10 +45,10 @@ def compute(text: Any, constants: Mapping[str, Any]) -> Any:
             return math.pi
         raise KeyError(node.name)
 
-    return evaluate(parsed(text), look, LARGEST, OF_RECORDS)
+    return evaluate(parse(text), look, MAX_VALUE, OF_RECORDS)
 
 
-def shortest(values: list[Any]) -> tuple[Any, ...]:
+def without_repetitions(values: list[Any]) -> tuple[Any, ...]:
     """A list without its repetitions: the language repeats lists."""
     for size in range(1, len(values)):
         if all(one == other for one, other in zip(values, values[size:], strict=False)):

@@ -30,18 +30,18 @@ from ...language.source import Source
 from ...language.syntax import CallNode, Node, rewritten, spell
 from ...words import vocabulary
 from .config import LENGTH, Key, keys_of
-from .entries import NamedModel, common, named, names
+from .entries import NamedModel, common, named_model, names
 from .expressions import compute
 from .text import text_of
 
 TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
 DROPOUT = "dropout"
 NONE = "the text equals no named model, so no class of transformers computes it"
-ROUNDS = 3  # in which flags are changed, one after the other
-MOST_SHOWN = 120  # characters of a row, in errors
-TRIED = 6  # named models that are tried, those first that begin nearest
-DEEP = 12  # layers; of deeper models so many are compared first
-STEPS = 4  # in which a number is sought that does not stand in the text as it is
+MAX_ROUNDS = 3  # in which flags are changed, one after the other
+MAX_ROW_CHARACTERS = 120  # characters of a row, in errors
+MAX_CANDIDATES = 6  # named models that are tried, those first that begin nearest
+MANY_LAYERS = 12  # layers; of deeper models so many are compared first
+MAX_STEPS = 4  # in which a number is sought that does not stand in the text as it is
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Match:
 
 
 FORMS: dict[str, dict[str, str]] = {}  # of named models, canonical ones by all constants: several formats ask for them
-MOST_FORMS = 2000  # of a model that are kept
+MAX_FORMS = 2000  # of a model that are kept
 
 
 def known_forms(model: NamedModel) -> dict[str, str]:
     """The canonical forms of a model by its constants, those that were made before among them."""
-    if model.name not in names() or named(model.name) is not model:
+    if model.name not in names() or named_model(model.name) is not model:
         return {}
     forms = FORMS.setdefault(model.name, {})
-    if len(forms) > MOST_FORMS:
+    if len(forms) > MAX_FORMS:
         forms.clear()
     return forms
 
@@ -70,7 +70,7 @@ class Candidate:
     """A named model that is changed until it is the text that was asked for, or as near as it comes."""
 
     def __init__(self, model: NamedModel, architecture: Architecture) -> None:
-        self.model, self.target = model, evaluating(architecture.text)
+        self.model, self.target = model, evaluation_form(architecture.text)
         self.tokens = TOKEN.findall(self.target)
         self.stated = stated_constants(model, architecture)
         said = {key.name for key in keys_of(model)}
@@ -115,7 +115,7 @@ class Candidate:
         try:
             for name, text in self.model.derived.items():
                 constants[name] = compute(text, constants)
-            return evaluating(read_text(text_of(self.model, constants)))
+            return evaluation_form(read_text(text_of(self.model, constants)))
         except (FormulaError, KeyError, ZeroDivisionError):
             return ""
 
@@ -141,7 +141,7 @@ class Candidate:
         """Choose flags, strings and lists; how far the nearest is from the target, by default in tokens."""
         distance = apart or self.distance
         best = distance({})
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             before = best
             for name, values in self.choices.items():
                 if best == 0:
@@ -180,7 +180,7 @@ class Candidate:
 
     def read_off(self, name: str) -> None:
         value = self.constants[name]
-        for _ in range(STEPS):
+        for _ in range(MAX_STEPS):
             place = self.place_of(name, value)
             if place is None:
                 return
@@ -209,7 +209,7 @@ class Candidate:
         return None
 
 
-def evaluating(text: ModelText) -> str:
+def evaluation_form(text: ModelText) -> str:
     """The canonical form of what an evaluating model computes: without dropout. Raises FormulaError."""
     numbers = {name: number for name, number in text.numbers.items() if not name.endswith(DROPOUT)}
     plain = replace(
@@ -314,21 +314,21 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
     Raises CheckpointError that says `none`, and which line differs from the nearest.
     """
     depth = architecture.numbers.get("depth", 0)
-    if depth > DEEP and architecture.text.single:  # what differs, differs in fewer layers
-        fewer = check(architecture.text.override({"depth": DEEP}), vocabulary())
+    if depth > MANY_LAYERS and architecture.text.single:  # what differs, differs in fewer layers
+        fewer = check(architecture.text.override({"depth": MANY_LAYERS}), vocabulary())
         found = match_as_it_is(fewer, among, none)
         constants = {**found.constants, "depth": depth}
-        if evaluating(read_text(text_of(found.model, constants))) == evaluating(architecture.text):
+        if evaluation_form(read_text(text_of(found.model, constants))) == evaluation_form(architecture.text):
             return Match(found.model, constants)
     return match_as_it_is(architecture, among, none)
 
 
 def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none: str) -> Match:
     """As `match`, with all layers: each form that is tried costs time for each of them."""
-    models = among or tuple(map(named, names()))
+    models = among or tuple(map(named_model, names()))
     candidates = [Candidate(model, architecture) for model in models if same_stacks(model, architecture)]
     # of two that are alike, such as with sizes that are equal, the one whose name the text has
-    tried = sorted(candidates, key=lambda c: (c.model.name != architecture.name, c.first_distance))[:TRIED]
+    tried = sorted(candidates, key=lambda c: (c.model.name != architecture.name, c.first_distance))[:MAX_CANDIDATES]
     distances = {}
     for number, candidate in enumerate(tried):
         distances[number] = candidate.settle()
@@ -357,7 +357,7 @@ def first_difference(one: str, other: str) -> tuple[str, str]:
 
 def part(row: str, start: int) -> str:
     """A row from a place on, as an error shows it."""
-    return shortened(("..." if start else "") + row[start:], MOST_SHOWN) or "nothing"
+    return shortened(("..." if start else "") + row[start:], MAX_ROW_CHARACTERS) or "nothing"
 
 
 def rows_of(form: str) -> Iterator[tuple[str, str]]:

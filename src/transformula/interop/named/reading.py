@@ -87,9 +87,9 @@ def open_model(
         notes.append(f"{folder}: {name} differs from the embedding to which config.json ties it; it is kept as stored")
         text, module, equations = build_named(model, constants | {"tied": False})
         stored = FolderTensors(folder, shards, equations)
-    tensors, more = stored.ours(), stored.none_of_ours()
+    tensors, more = stored.to_ours(), stored.none_of_ours()
     if left_out := stored.left_out(more):
-        notes.append(f"{folder}: left out, since no logits depend on them: {listed(left_out)}")
+        notes.append(f"{folder}: left out, since no logits depend on them: {list_names(left_out)}")
     module.origin = NamedOrigin(model.name, equations.constants, config, more)  # type: ignore[assignment]
     return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
 
@@ -138,13 +138,13 @@ class FolderTensors:
                     return row.theirs
         return ""
 
-    def ours(self) -> dict[str, Tensor]:
+    def to_ours(self) -> dict[str, Tensor]:
         """Our tensors by name."""
         rows = [row for row in self.rows if not row.again]
         missing = [row.theirs for row in rows if row.theirs not in self.spelling and not row.optional]
         if missing:
             near = did_you_mean(nearest(missing[0], self.others))
-            what = f"{self.folder}: {listed(missing)} {'is' if len(missing) == 1 else 'are'} missing;{near}"
+            what = f"{self.folder}: {list_names(missing)} {'is' if len(missing) == 1 else 'are'} missing;{near}"
             raise CheckpointError(f"{what} expected the tensors of the architecture that {FILE} names")
         names = [*self.zeros]
         names += [one.name for row in rows if row.theirs not in self.spelling for one in refs(row.expression)]
@@ -157,7 +157,7 @@ class FolderTensors:
             if tensor.shape != expected:
                 what = f"{self.folder}: {row.theirs} has the shape {tuple(tensor.shape)}; {FILE} says {tuple(expected)}"
                 raise CheckpointError(f"{what}; expected the tensors that were saved with it")
-            for one, part in self.solver.ours(row.expression, tensor, self.shapes):
+            for one, part in self.solver.to_ours(row.expression, tensor, self.shapes):
                 if one.number is None:
                     tensors[one.name] = part
                 else:
@@ -166,7 +166,7 @@ class FolderTensors:
         self.check_again(tensors)
         absent = sorted(self.shapes.keys() - tensors.keys())
         if absent:
-            raise CheckpointError(f"{self.model.name}: its data file gives no value to {listed(absent)}")
+            raise CheckpointError(f"{self.model.name}: its data file gives no value to {list_names(absent)}")
         return tensors
 
     def check_again(self, tensors: Mapping[str, Tensor]) -> None:
@@ -193,9 +193,9 @@ class FolderTensors:
         unknown = [name for name in self.others if not self.is_left_out(name)]
         if unknown:
             near = did_you_mean(nearest(unknown[0], [row.theirs for row in self.rows]))
-            what = f"{self.folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of"
-            what += f" {self.model.name};{near} expected the tensors of the architecture that {FILE} names"
-            raise CheckpointError(what)
+            what = f"{list_names(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of"
+            expected = f"expected the tensors of the architecture that {FILE} names"
+            raise CheckpointError(f"{self.folder}: {what} {self.model.name};{near} {expected}")
         rows = [row for row in self.rows if row.theirs in self.spelling and not refs(row.expression)]
         return {row.theirs: self.stored(row) for row in rows}
 
@@ -209,6 +209,6 @@ class FolderTensors:
         return any(fnmatch.fnmatch(one, pattern) for one in names for pattern in patterns)
 
 
-def listed(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     more = len(names) - MAX_NAMES
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

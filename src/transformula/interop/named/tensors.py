@@ -149,7 +149,7 @@ class Solver:
                 tensor = self.theirs(inner, ours)
                 return swapped_halves(tensor, row_axis(tensor), (self.number(groups), 2, -1))
             case Transposed(inner=inner):
-                return transposed(self.theirs(inner, ours))
+                return transpose(self.theirs(inner, ours))
             case Less(inner=inner, number=number):
                 return self.theirs(inner, ours) - self.number(number)
             case Shaped(inner=inner, sizes=sizes):
@@ -164,7 +164,7 @@ class Solver:
         """The shape of their tensor."""
         return self.theirs(expression, lambda one: on_meta(one, shapes)).shape
 
-    def ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[OurTensor, Tensor]]:
+    def to_ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[OurTensor, Tensor]]:
         """The tensors of ours that theirs is made of; its shape is that of `shape`."""
         match expression:
             case OurTensor():
@@ -174,16 +174,16 @@ class Solver:
                 sizes = [first_size(self.shape(part, shapes)) // n for part in parts]
                 pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
-                    yield from self.ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
+                    yield from self.to_ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
             case Paired(inner=inner, groups=groups):
                 halves = swapped_halves(theirs, row_axis(theirs), (self.number(groups), -1, 2))
-                yield from self.ours(inner, halves, shapes)
+                yield from self.to_ours(inner, halves, shapes)
             case Transposed(inner=inner):
-                yield from self.ours(inner, transposed(theirs), shapes)
+                yield from self.to_ours(inner, transpose(theirs), shapes)
             case Less(inner=inner, number=number):
-                yield from self.ours(inner, theirs + self.number(number), shapes)
+                yield from self.to_ours(inner, theirs + self.number(number), shapes)
             case Shaped(inner=inner):
-                yield from self.ours(inner, theirs.reshape(self.shape(inner, shapes)), shapes)
+                yield from self.to_ours(inner, theirs.reshape(self.shape(inner, shapes)), shapes)
 
 
 def split_rows(tensor: Tensor, axis: int, groups: int) -> Tensor:
@@ -197,7 +197,7 @@ def swapped_halves(tensor: Tensor, axis: int, sizes: tuple[int, int, int]) -> Te
     return apart.transpose(axis - 1, axis).flatten(axis - 2, axis)  # type: ignore[no-any-return]
 
 
-def transposed(tensor: Tensor) -> Tensor:
+def transpose(tensor: Tensor) -> Tensor:
     return tensor.transpose(-1, -2) if tensor.dim() > 1 else tensor
 
 
@@ -219,7 +219,7 @@ def refs(expression: Expression) -> list[OurTensor]:
             return refs(expression.inner)
 
 
-def changed(expression: Expression, change: Callable[[OurTensor], OurTensor]) -> Expression:
+def replace_tensors(expression: Expression, change: Callable[[OurTensor], OurTensor]) -> Expression:
     """The expression with its tensors replaced."""
     match expression:
         case OurTensor():
@@ -227,13 +227,13 @@ def changed(expression: Expression, change: Callable[[OurTensor], OurTensor]) ->
         case Computed():
             return expression
         case Concatenated(parts=parts):
-            return replace(expression, parts=tuple(changed(part, change) for part in parts))
+            return replace(expression, parts=tuple(replace_tensors(part, change) for part in parts))
         case _:
-            return replace(expression, inner=changed(expression.inner, change))
+            return replace(expression, inner=replace_tensors(expression.inner, change))
 
 
 @lru_cache(maxsize=4096)
-def parsed(text: str) -> ast.expr:
+def parse_tensor(text: str) -> ast.expr:
     tree = parse_python(Source("tensor of a named model", text.strip()), "eval")
     assert isinstance(tree, ast.Expression)
     return tree.body
@@ -247,7 +247,7 @@ def read_expression(node: ast.expr) -> Expression:
         case ast.Subscript(value=table, slice=ast.Name(id=variable)):
             return OurTensor(ast.unparse(table), variable)
         case ast.BinOp(op=ast.BitOr()):
-            return Concatenated(tuple(map(read_expression, joined(node))))
+            return Concatenated(tuple(map(read_expression, parts_of(node))))
         case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant() as number):
             return Less(read_expression(left), ast.unparse(number))
         case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant() as number):
@@ -255,7 +255,7 @@ def read_expression(node: ast.expr) -> Expression:
         case ast.Call(func=ast.Name(id="T"), args=[inner]):
             return Transposed(read_expression(inner))
         case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
-            return Concatenated(tuple(map(read_expression, joined(inner))), ast.unparse(count))
+            return Concatenated(tuple(map(read_expression, parts_of(inner))), ast.unparse(count))
         case ast.Call(func=ast.Name(id="pairs"), args=[count, inner]):
             return Paired(read_expression(inner), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
@@ -265,9 +265,9 @@ def read_expression(node: ast.expr) -> Expression:
     raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
 
 
-def joined(node: ast.expr) -> list[ast.expr]:
+def parts_of(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return [*joined(node.left), node.right]
+        return [*parts_of(node.left), node.right]
     return [node]
 
 
@@ -288,26 +288,26 @@ class Equations:
             module, _, last = name.rpartition(".")
             self.suffixes[module].append(f".{last}")
             self.suffixes[name].append("")
-        self.nested(model.weights, "", "", {})
+        self.read_rows(model.weights, "", "", {})
 
     def unplaced(self) -> str:
         """The first tensor of ours that no row has, and whose numbers would be lost; "" for none."""
         written = {one.name for row in self.rows for one in refs(row.expression)}
         return min(self.shapes.keys() - written - {*self.zeros}, default="")
 
-    def nested(self, rows: Mapping[str, Any], theirs: str, ours: str, at: Mapping[str, int]) -> None:
+    def read_rows(self, rows: Mapping[str, Any], theirs: str, ours: str, at: Mapping[str, int]) -> None:
         for key, value in rows.items():
             if not isinstance(value, dict):
-                self.leaf(theirs + key, str(value), ours, at)
+                self.read_row(theirs + key, str(value), ours, at)
                 continue
             if key == PREFIX:
-                self.nested(value, theirs + self.model.prefix, ours, at)
+                self.read_rows(value, theirs + self.model.prefix, ours, at)
                 continue
             left, _, right = (part.strip() for part in key.partition("="))
             start = ours + right
             variable = re.search(r"(?<![\w])([A-Z])(\+1)?(?![\w])", right)
             if variable is None:
-                self.nested(value, f"{theirs}{left}.", f"{start}." if right else start, at)
+                self.read_rows(value, f"{theirs}{left}.", f"{start}." if right else start, at)
                 continue
             before, after = ours + right[: variable.start()], right[variable.end() :]
             pattern = re.compile(re.escape(before) + r"(\d+)" + re.escape(after) + r"\.")
@@ -315,10 +315,10 @@ class Equations:
             for number in sorted(numbers):
                 n = number - (1 if variable[2] else 0)
                 inside = put_number(theirs + left, variable[1], n)
-                self.nested(value, f"{inside}.", f"{before}{number}{after}.", {**at, variable[1]: n})
+                self.read_rows(value, f"{inside}.", f"{before}{number}{after}.", {**at, variable[1]: n})
 
-    def leaf(self, theirs: str, text: str, place: str, at: Mapping[str, int]) -> None:
-        node, chosen = parsed(text), False
+    def read_row(self, theirs: str, text: str, place: str, at: Mapping[str, int]) -> None:
+        node, chosen = parse_tensor(text), False
         while isinstance(node, ast.IfExp):
             test = ast.unparse(node.test)
             chosen = chosen or "tied" in test
@@ -343,11 +343,11 @@ class Equations:
                 name = theirs
                 for variable, number in here.items():
                     name = put_number(name, variable, number)
-                whole = changed(expression, partial(self.placed, place, suffix, here))
+                whole = replace_tensors(expression, partial(self.whole_tensor, place, suffix, here))
                 if all(one.name in self.shapes for one in refs(whole)):
                     self.rows.append(Equation(name + suffix, whole, again, optional, chosen))
 
-    def placed(self, place: str, suffix: str, at: Mapping[str, int], one: OurTensor) -> OurTensor:
+    def whole_tensor(self, place: str, suffix: str, at: Mapping[str, int], one: OurTensor) -> OurTensor:
         """A tensor under its whole name, with the number of its matrix."""
         return OurTensor(place + one.name + suffix, "", at.get(one.variable))
 

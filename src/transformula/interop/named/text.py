@@ -20,7 +20,7 @@ from ...language.source import Source
 from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node, rewritten, spell
 from . import FILE
 from .config import constants_of, model_of_folder
-from .entries import NamedModel, named, names
+from .entries import NamedModel, named_model, names
 from .expressions import NOTHING, compute, names_of
 
 
@@ -39,7 +39,7 @@ def text_for_task(folder: Path, task: str) -> str | None:
     """The text of the model of a folder with the output that its family has for another task; None where no named model
     of its `model_type` is for that task. Raises CheckpointError."""
     own, config = model_of_folder(folder)
-    for model in map(named, names()):
+    for model in map(named_model, names()):
         if model.task == task and set(model.model_type) & set(own.model_type):
             return text_of(model, constants_of(model, config, folder / FILE))
     return None

@@ -19,7 +19,7 @@ from ..weights import model_tensors
 from . import FILE
 from .companions import companion_keys
 from .config import config_of
-from .entries import NamedModel, named
+from .entries import NamedModel, named_model
 from .matching import NONE, Match, match
 from .reading import NamedOrigin
 from .shards import write_shards
@@ -70,7 +70,7 @@ def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel
     """The named model of a module: the one that it was read from, where it still is that one, else as `match` finds
     it."""
     if origin is not None and (not among or origin.name in [model.name for model in among]):
-        model = named(origin.name)
+        model = named_model(origin.name)
         text = text_of(model, origin.constants)
         if canonical(check(read_text(text), vocabulary())) == canonical(module.architecture):
             return Match(model, origin.constants)
