@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from ..tasks.pipeline import Pipeline
     from ..tasks.predictor import Predictor
 
 
@@ -85,9 +84,10 @@ class Leaving:
             self.write(folder)
 
     def finish(self, module: nn.Module, folder: Path) -> None:
+        from ..interop.folder import load_model
         from ..interop.programs import ABOUT
         from ..structured import load_json
-        from ..tasks.pipeline import SCRIPT, Pipeline, check_scripts, write_scripts
+        from ..tasks.pipeline import SCRIPT, Pipeline, check_again, check_scripts, write_scripts
 
         about = load_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
         # of a program with an encoder, the context is that of what is written; one of CTranslate2 has one for both
@@ -95,7 +95,8 @@ class Leaving:
         if not self.early:
             self.write(folder, {} if self.pipeline is None else self.pipeline.limits(module, context))
         if self.pipeline is not None and self.early and type(self.pipeline) is not Pipeline:
-            self.read_again(self.pipeline, module, folder)
+            again, _ = load_model(folder, verify=False, format=self.to)
+            check_again(self.pipeline, self.rounded(module), again.float().eval(), self.own)
         if self.pipeline is None or not about:
             return
         if reason := self.pipeline.unscripted:
@@ -103,14 +104,6 @@ class Leaving:
             return
         write_scripts(self.pipeline, folder)
         check_scripts(self.pipeline, self.rounded(module), folder, self.own)
-
-    def read_again(self, pipeline: Pipeline[Any], module: nn.Module, folder: Path) -> None:
-        """Compare what the folder says of texts with what the model does. Raises CheckpointError."""
-        from ..interop.folder import load_model
-        from ..tasks.pipeline import check_again
-
-        again, _ = load_model(folder, verify=False, format=self.to)
-        check_again(pipeline, self.rounded(module), again.float().eval(), self.own)
 
     def rounded(self, module: nn.Module) -> nn.Module:
         """The model with weights as they were written, in the type that was asked for; without dropout."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, InputError, NotFinite
+from ..plain import plain
 from ..training.settings import LIMITS, UNPAIRED
 from .configuration import read_config
 from .plan import plan_run
@@ -19,7 +20,7 @@ from .reading import path_of
 from .run import run_of
 
 if TYPE_CHECKING:
-    from ..runs.differences import Difference, LogComparison
+    from ..runs.differences import Difference
     from ..runs.folder import RunFolder
 
 
@@ -58,10 +59,7 @@ class Repetition:
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        difference = None if self.difference is None else asdict(self.difference)
-        told = {"steps": self.steps, "compared": self.compared, "loss": self.loss, "weights": self.weights}
-        places = {"run": str(self.run), "folder": str(self.folder)}
-        return {**places, "same": self.same, **told, "difference": difference, "environment": list(self.environment)}
+        return dict(plain({**asdict(self), "same": self.same}))
 
     def __repr__(self) -> str:
         loss = "" if self.loss is None else f", last loss {self.loss:.6g}"
@@ -70,13 +68,10 @@ class Repetition:
             rows = [f"the same: {self.steps:,} steps, bit for bit{weights}{loss}"]
         else:
             before = f"the same up to step {self.steps:,}, then" if self.compared else "differs from the start:"
-            rows = [f"{before} {self.difference}", *self._reasons()]
+            nothing = "nothing differs in what was recorded of versions, machine, data and code"
+            reasons = ["what else differs:", *(f"  {row}" for row in self.environment)]
+            rows = [f"{before} {self.difference}", *(reasons if self.environment else [nothing])]
         return "\n".join([*rows, f"run: {self.run}, repeated in {self.folder}"])
-
-    def _reasons(self) -> list[str]:
-        if self.environment:
-            return ["what else differs:", *(f"  {row}" for row in self.environment)]
-        return ["nothing differs in what was recorded of versions, machine, data and code"]
 
 
 def repeat(
@@ -96,7 +91,7 @@ def repeat(
     Raises CheckpointError for a folder that is no run's or a log without a step; InputError for a run whose numbers
     follow the clock (`minutes`) or whose length a resume changed; DataError for data that is gone; Interrupted.
     """
-    from ..runs.differences import LogComparison, different_environment
+    from ..runs.differences import Difference, LogComparison, different_environment, different_weights
     from ..runs.folder import CONFIG, RunFolder
     from ..runs.log import read_log
 
@@ -126,8 +121,12 @@ def repeat(
     comparison.end()
     now = RunFolder.open(target)
     weights = whole and made is not None and ends[-1].get("step") == made.steps and comparison.difference is None
-    difference = compare_weights(folder, now, comparison) if weights else comparison.difference
-    environment = different_environment(folder.manifest(), now.manifest()) + changed_by_resumes(events)
+    difference = comparison.difference
+    if weights and (tensor := different_weights(folder.last, now.last)) is not None:
+        difference = Difference(comparison.step, "weights", *tensor)
+    environment = different_environment(folder.manifest(), now.manifest())
+    if resumed := [str(event.get("step")) for event in events if event.get("event") == "resumed"]:
+        environment.append(f"the run was resumed at step {', '.join(resumed)}")
     return Repetition(
         folder.path, now.path, comparison.step, comparison.compared, comparison.loss, weights, difference, environment
     )
@@ -148,20 +147,6 @@ def check_repeatable(folder: RunFolder, config: Mapping[str, Any], events: Seque
             )
             what = f"a resume changed its length ({words}), which the learning rate follows"
             raise InputError(f"{folder.path}: {what}, so its configuration alone does not repeat it")
-
-
-def changed_by_resumes(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What resumes may have changed, in words."""
-    steps = [event.get("step") for event in events if event.get("event") == "resumed"]
-    return [f"the run was resumed at step {', '.join(map(str, steps))}"] if steps else []
-
-
-def compare_weights(folder: RunFolder, now: RunFolder, comparison: LogComparison) -> Difference | None:
-    """The first tensor of the last weights that differs."""
-    from ..runs.differences import Difference, different_weights
-
-    found = different_weights(folder.last, now.last)
-    return None if found is None else Difference(comparison.step, "weights", *found)
 
 
 def free_folder(run: Path) -> Path:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,22 +68,20 @@ class Start:
 
         (tensors, path), parts, new = folder_tensors(self.folder), "", tuple[str, ...]()
 
-        def shapes(key: str, more: int) -> Shapes | None:
-            return shapes_of(architecture, key, more, use)
-
+        shapes = partial(shapes_of, architecture, use)
         matches = match_rows(self.row_names(), row_names(kind), shapes, self.folder)
 
-        def matched(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        def in_order(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
             for match in matches:
                 given = match.take(own, given)
             return given
 
         if self.other:
             stacks = [stack.name for stack in architecture.stacks]
-            loaded = load_parts(module, stacks, tensors, path, self.init_stack, matched)
+            loaded = load_parts(module, stacks, tensors, path, self.init_stack, in_order)
             parts, new = f": {loaded}", loaded.new
         else:
-            put_tensors(module, matched(model_tensors(module), tensors), path)
+            put_tensors(module, in_order(model_tensors(module), tensors), path)
         lines = [f"{'task':<12}{self.task}, that of {self.named}"] if self.task else []
         lines += [f"{'output':<12}{self.changed}"] if self.changed else []
         lines += [f"{'weights':<12}from {self.folder}{parts}", *map(str, matches)]
@@ -113,7 +112,7 @@ class Begun:
     sha256: str
 
 
-def shapes_of(architecture: Architecture, key: str, more: int, use: Sequence[str]) -> Shapes | None:
+def shapes_of(architecture: Architecture, use: Sequence[str], key: str, more: int) -> Shapes | None:
     """The shapes of a model's tensors by name, with so many more of one of its numbers; None where its text has no such
     number."""
     from ..model import build

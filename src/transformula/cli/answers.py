@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .asked import VerbInputs
 from .options import Given
 from .output import Notes, line_of
+from .verb_inputs import VerbInputs
 
 if TYPE_CHECKING:
     from ..tasks.predictor import Answer
@@ -41,8 +41,8 @@ class Answers:
     as_array  whether what is written is one array of vectors
     """
 
-    def __init__(self, verb: Verb, given: Given, several: bool, asked: VerbInputs) -> None:
-        self.verb, self.given, self.several, self.asked = verb, given, several, asked
+    def __init__(self, verb: Verb, given: Given, several: bool, inputs: VerbInputs) -> None:
+        self.verb, self.given, self.several, self.inputs = verb, given, several, inputs
         self.key = verb.columns[0] if verb.columns else "picture" if verb.takes == "PICTURE" else "source"
         self.format = format_of(given)
         self.as_array = verb.arrays and str(given["output"]).endswith(".npy")
@@ -50,7 +50,7 @@ class Answers:
         self.texts: list[dict[str, Any]] = []
         self._lines: list[Any] = []  # of text, or vectors
         self._notes, self._bad, self._first = Notes(), 0, ""
-        columns = dict.fromkeys(name for row in asked.rows or ({self.key: ""},) for name in row)
+        columns = dict.fromkeys(name for row in inputs.rows or ({self.key: ""},) for name in row)
         self._columns = list(columns)
         scored = ["score"] if given["scores"] else []
         failed = ["error"] if given["bad_rows"] == "skip" else []
@@ -63,7 +63,7 @@ class Answers:
         from ..api.inputs import Unanswered
 
         error = best.reason if isinstance(best, Unanswered) else ""
-        row = {} if self.asked.rows is None else self.asked.rows[self.number]
+        row = {} if self.inputs.rows is None else self.inputs.rows[self.number]
         self.number += 1
         if error:
             self._bad += 1
@@ -106,7 +106,7 @@ class Answers:
         fields = value if self.verb.columns and isinstance(value, Mapping) else {self.key: value}
         named = {"id": row["id"]} if "id" in row else {}
         named[self.key] = None if isinstance(value, BadLine) else fields[self.key]
-        others = {name: each for name, each in row.items() if name not in ("id", *self.asked.read)}
+        others = {name: each for name, each in row.items() if name not in ("id", *self.inputs.read)}
         return {**named, **({"row": others} if others else {})}
 
     def _shared(self, best: Sequence[Answer]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -128,7 +128,7 @@ class Answers:
         return {**self._identify(value, row), self.verb.answers: each, **shared, **({"error": error} if error else {})}
 
     def _table(self, value: Any, row: Mapping[str, Any], best: Sequence[Answer], error: str) -> Iterator[str]:
-        columns = row if self.asked.rows is not None else {self.key: value}
+        columns = row if self.inputs.rows is not None else {self.key: value}
         given = [columns.get(name) for name in self._columns]
         for rank, answer in enumerate(best or (None,), 1):
             known = {"rank": rank, "error": error, "prediction": "" if answer is None else answer.text}
@@ -143,11 +143,8 @@ def free_name(name: str, taken: Mapping[str, Any]) -> str:
 
 def csv_row(values: Sequence[Any]) -> str:
     """A row of comma-separated values."""
-    plain = [value if isinstance(value, str) else in_cell(value) for value in values]
+    empty = ("" if value is None else value for value in values)
+    plain = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str) for value in empty]
     file = io.StringIO()
     csv.writer(file, lineterminator="\r\n").writerow(plain)  # so that both are quoted within a field
     return file.getvalue().removesuffix("\r\n")
-
-
-def in_cell(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

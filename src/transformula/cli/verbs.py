@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .answers import FORMATS, Answers
-from .asked import check, first_column, inputs_of
 from .converse import converse
 from .options import RUN, USE, WITH, Command, Given, Parser, machine, option
 from .output import ESCAPES, write_array, write_output
+from .verb_inputs import check, first_column, inputs_of
 
 if TYPE_CHECKING:
     from ..api.model import Model
@@ -154,13 +154,13 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     output, direct = given["output"], given["output"] is None and not given["json"]
     if direct and isinstance(sys.stdout, io.TextIOWrapper):  # lines of text, whatever the machine's encoding is
         sys.stdout.reconfigure(encoding="utf-8", errors=ESCAPES, newline="\n")
-    asked = inputs_of(verb, given)
-    answers = Answers(verb, given, getattr(settings, "n_best", 1) > 1, asked)
+    inputs = inputs_of(verb, given)
+    answers = Answers(verb, given, getattr(settings, "n_best", 1) > 1, inputs)
     prefix = given["prefix"] if verb.prefix else None
-    show = asked.count is not None and (output is not None or not sys.stdout.isatty())
+    show = inputs.count is not None and (output is not None or not sys.stdout.isatty())
     with counting(f"{verb.name}: inputs", show) as progress:
         pieces = stream(
-            must_predict(model.predictor), modules, asked.pieces, settings, prefix=prefix, bad_rows=asked.bad_rows
+            must_predict(model.predictor), modules, inputs.pieces, settings, prefix=prefix, bad_rows=inputs.bad_rows
         )
         for some in pieces:
             for value, best in some:
@@ -168,7 +168,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
             if direct:
                 sys.stdout.writelines(f"{line}\n" for line in answers.take())
                 sys.stdout.flush()
-            progress(answers.number, asked.count or answers.number)
+            progress(answers.number, inputs.count or answers.number)
     answers.print()
     if output is not None:
         (write_array if answers.as_array else write_output)(output, answers.take())

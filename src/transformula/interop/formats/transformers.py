@@ -17,8 +17,7 @@ exporter("transformers")(write_folder)
 @importer("transformers")
 def read_transformers(folder: Path, verify: bool) -> ModelFiles:
     """The text that config.json gives, and the tensors memory-mapped, in the type in which they are stored."""
-    opened = open_folder(folder)
-    return ModelFiles(opened.text, opened.tensors, folder, opened.module, opened.files, opened.notes)
+    return open_folder(folder)
 
 
 @condition("transformers")

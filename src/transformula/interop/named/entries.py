@@ -96,16 +96,10 @@ def names() -> tuple[str, ...]:
     return tuple(name for name in files if "model_type" in content(name)["folder"])
 
 
-def own_content(name: str) -> dict[str, Any]:
-    """What a file says, without what it is like."""
-    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
-    return own
-
-
 @cache
 def content(name: str) -> dict[str, Any]:
     """What a file says, with what it is like."""
-    own = own_content(name)
+    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
     like = own.pop("like", None)
     return own if like is None else merge(content(like), own)
 

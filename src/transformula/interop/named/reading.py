@@ -18,6 +18,7 @@ from ...language.messages import FormulaError
 from ...language.model_file import read_text
 from ...model import build
 from ...words import vocabulary
+from ..exchange import ModelFiles
 from ..weights import model_tensors
 from . import FILE
 from .config import constants_of, model_of_folder
@@ -42,25 +43,9 @@ class NamedOrigin:
     stored: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A folder that was read.
-
-    module   the model, on the meta device; its `origin` is an NamedOrigin
-    tensors  its parameters by name; views of the files where nothing had to be computed
-    files    names of the files that were read
-    notes    what a reader should know, such as tensors that were left out
-    """
-
-    text: str
-    module: nn.Module
-    tensors: Mapping[str, Tensor]
-    files: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
-def open_folder(folder: Path) -> Opened:
-    """Read a folder. Every tensor of both sides is used exactly once, or is known to be no part of the text.
+def open_folder(folder: Path) -> ModelFiles:
+    """Read a folder. Every tensor of both sides is used exactly once, or is known to be no part of the text. Tensors
+    are views of the files where nothing had to be computed; the `origin` of the module is a NamedOrigin.
 
     Raises CheckpointError, with the file and what to do.
     """
@@ -79,7 +64,7 @@ def open_folder(folder: Path) -> Opened:
 
 def open_model(
     folder: Path, model: NamedModel, constants: dict[str, Any], config: Mapping[str, Any], shards: Shards
-) -> Opened:
+) -> ModelFiles:
     notes = []
     text, module, equations = build_named(model, constants)
     stored = FolderTensors(folder, shards, equations)
@@ -91,7 +76,7 @@ def open_model(
     if left_out := stored.left_out(more):
         notes.append(f"{folder}: left out, since no logits depend on them: {list_names(left_out)}")
     module.origin = NamedOrigin(model.name, equations.constants, config, more)  # type: ignore[assignment]
-    return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
+    return ModelFiles(text, tensors, folder, module, (FILE, *shards.names), tuple(notes))
 
 
 def build_named(model: NamedModel, constants: Mapping[str, Any]) -> tuple[str, nn.Module, Equations]:

@@ -28,7 +28,7 @@ import fnmatch
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -115,11 +115,6 @@ class Equation:
     chosen: bool = False
 
 
-def first_size(shape: Sequence[int]) -> int:
-    """How many rows a tensor has: of a matrix, or each of a table of matrices, its first size."""
-    return shape[-2:][0]
-
-
 def row_axis(tensor: Tensor) -> int:
     return -2 if tensor.dim() > 1 else -1
 
@@ -171,7 +166,7 @@ class Solver:
                 yield expression, theirs
             case Concatenated(parts=parts, groups=groups):
                 n, axis = self.number(groups), row_axis(theirs)
-                sizes = [first_size(self.shape(part, shapes)) // n for part in parts]
+                sizes = [self.shape(part, shapes)[-2:][0] // n for part in parts]  # rows, of matrices in a table too
                 pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
                     yield from self.to_ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)

@@ -1,4 +1,4 @@
-"""What a task's verb is asked: inputs of its arguments, of a file, or of a pipe as they come."""
+"""The inputs of a task's verb: of its arguments, of a file, or of a pipe as they come."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ def inputs_of(verb: Verb, given: Given) -> VerbInputs:
         columns |= {"id": "id"} if "id" in columns_of(given["input"], bad_rows=bad_rows)[0] else {}
         records = list(read_records(given["input"], columns, empty="keep", whole=True, bad_rows=bad_rows))
         return of_records(records, dict, columns.values(), bad_rows)
-    asked = texts_asked(verb, given, bad_rows)
+    main = main_inputs(verb, given, bad_rows)
     if not beside:
-        return asked
+        return main
     texts = {name: str(utf8_of(Path(path).expanduser()), "utf-8") for name, path in beside.items()}
     pieces = (
         [text if isinstance(text, BadLine) else {verb.columns[0]: text, **texts} for text in piece]
-        for piece in asked.pieces
+        for piece in main.pieces
     )
-    return VerbInputs(pieces, asked.count, asked.rows, asked.read, bad_rows)
+    return VerbInputs(pieces, main.count, main.rows, main.read, bad_rows)
 
 
-def texts_asked(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:
+def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:
     """Inputs that are texts, messages or names of pictures. A file is read whole, its lines or one column of its rows:
     a mistake is seen at once."""
     from ..data.format import has_columns
