@@ -125,7 +125,7 @@ def test_pairs_are_read_both_ways() -> None:
         theirs = solver.theirs(expression, lambda _, tensor=tensor: tensor)
         order = [0, 3, 1, 4, 2, 5]  # of a head: the first row of each half, the second, ...
         assert torch.equal(theirs, tensor[[*order, *(6 + row for row in order)]])
-        ((one, back),) = solver.ours(expression, theirs, {"query": tensor.shape})
+        ((one, back),) = solver.to_ours(expression, theirs, {"query": tensor.shape})
         assert one == refs(expression)[0] and torch.equal(back, tensor)
 
 
