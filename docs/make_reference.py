@@ -29,6 +29,7 @@ from transformula.interop.named import entries
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, REACHES, WordRecord
 from transformula.recipes import recipe_names, recipe_path
+from transformula.structured import load_yaml
 from transformula.words import built_in
 
 HERE = Path(__file__).parent / "reference"
@@ -227,7 +228,7 @@ def named_models() -> str:
                 ", ".join(model.model_type),
                 ", ".join(model.architectures),
                 model.task,
-                entries.own_content(name).get("like", ""),
+                load_yaml(entries.FOLDER / f"{name}.yaml").get("like", ""),
                 str(len((entries.FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines())),
             )
             for name, model in families

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ....errors import joined
+from ....errors import join_words
 from ...numbers import SMALLEST_P, between, fixed, probability
 from ...records import Results, Verdict
 from ...statistics.wording import divergences
@@ -59,7 +59,7 @@ def below_baselines(results: Results, size: str) -> str:
     if not behind or len(behind) == len(scores):
         return ""
     reached = f"the {name}, a simple model ({fixed(value, digits_of(results))})"
-    return f" {joined(behind, 'and')} did not come up to {reached}, in any run."
+    return f" {join_words(behind, 'and')} did not come up to {reached}, in any run."
 
 
 def finding_in_brief(verdict: Verdict, digits: int) -> str:
@@ -92,7 +92,7 @@ def other_size(here: Iterable[Verdict], there: list[Verdict], size: str) -> str:
     if not apart:
         return f"The {size} size says the same."
     kinds = {"inconclusive": "not decided", "no difference found": "not found to differ"}
-    return f"At the {size} size {joined([f'{v.variant} is {kinds.get(v.word, v.word)}' for v in apart], 'and')}."
+    return f"At the {size} size {join_words([f'{v.variant} is {kinds.get(v.word, v.word)}' for v in apart], 'and')}."
 
 
 def how_sure(results: Results) -> str:
@@ -135,7 +135,7 @@ def may_not_be_claimed(results: Results) -> str:
             who.setdefault(part, []).append(verdict.variant)
     said: dict[str, list[str]] = {}
     for part, names in sorted(who.items(), key=lambda item: -len(item[1])):
-        start = "" if len(names) == len(verdicts) else f"of {joined(names, 'and')}: "
+        start = "" if len(names) == len(verdicts) else f"of {join_words(names, 'and')}: "
         said.setdefault(start, []).append(f"that {part}")
     sentences = [start + "; ".join(parts) for start, parts in said.items()]
     sentences.append("anything of far larger models or of other data")
@@ -149,8 +149,8 @@ def to_be_surer(results: Results) -> str:
     needs = [
         f"{v.variant} {f'about {v.needed}' if v.needed else 'more'} seeds" for v in undecided if v.variant not in lost
     ]
-    steps = [f"{joined(needs, 'and')} (now {pairs})"] if needs else []
-    steps += [f"settings with which runs of {joined(lost, 'and')} end"] if lost else []
+    steps = [f"{join_words(needs, 'and')} (now {pairs})"] if needs else []
+    steps += [f"settings with which runs of {join_words(lost, 'and')} end"] if lost else []
     steps += [f"{verdict.variant} mended, so that it passes its checks" for verdict in verdicts if verdict.stopped]
     found_from = [v.detectable for v in verdicts if v.detectable is not None]
     if found_from and not undecided:

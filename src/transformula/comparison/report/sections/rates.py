@@ -7,7 +7,7 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-from ....errors import joined
+from ....errors import join_words
 from ....figure import INK
 from ...numbers import fixed
 from ...records import Outcome, Results
@@ -66,7 +66,7 @@ def in_words(results: Results, sweep: RateSweep) -> str:
     else:
         text += "It lies inside of those that were run."
     lost = [f"{count} at {rate_in_words(rate)}" for rate, count in sorted(sweep.lost.items()) if count]
-    return text + (f" Runs that did not come to their end: {joined(lost, 'and')}." if lost else "")
+    return text + (f" Runs that did not come to their end: {join_words(lost, 'and')}." if lost else "")
 
 
 def named(sweep: RateSweep, rate: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import mean
 
-from ....errors import joined
+from ....errors import join_words
 from ...numbers import NOTHING, between, fixed, probability
 from ...records import Arm, Results, Verdict
 from ..document import Cell, Item, Mark, Paragraph, ReportSection, ReportTable, section
@@ -26,7 +26,7 @@ def verdicts(results: Results) -> ReportSection | None:
     items: list[Item] = [arm_table(results, [*brief, *others], rows, terminal=brief)]
     items.append(Paragraph(legend(results)))
     baselines = [f"{name} {fixed(value, digits_of(results))}" for name, value in results.baselines.items()]
-    items += [Paragraph(f"For scale, simple models of the same data: {joined(baselines, 'and')}.")] if baselines else []
+    items += [Paragraph(f"For scale, simple models of the same data: {join_words(baselines, 'and')}.")] if baselines else []
     for size in results.sizes:
         spoken = [verdict.sentence for verdict in results.verdicts_of(size)]
         items += [Paragraph(" ".join(spoken))] if spoken else []
