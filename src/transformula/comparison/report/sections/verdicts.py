@@ -26,7 +26,8 @@ def verdicts(results: Results) -> ReportSection | None:
     items: list[Item] = [arm_table(results, [*brief, *others], rows, terminal=brief)]
     items.append(Paragraph(legend(results)))
     baselines = [f"{name} {fixed(value, digits_of(results))}" for name, value in results.baselines.items()]
-    items += [Paragraph(f"For scale, simple models of the same data: {join_words(baselines, 'and')}.")] if baselines else []
+    if baselines:
+        items.append(Paragraph(f"For scale, simple models of the same data: {join_words(baselines, 'and')}."))
     for size in results.sizes:
         spoken = [verdict.sentence for verdict in results.verdicts_of(size)]
         items += [Paragraph(" ".join(spoken))] if spoken else []
