@@ -40,7 +40,7 @@ from torch import Tensor
 
 from transformula import gallery, words
 from transformula.generation import SearchSettings, search
-from transformula.generation.beam import Sentence, continuations, gathered, given_at_start
+from transformula.generation.beam import Sentence, checked_sentences, continuations, given_at_start
 from transformula.language.check import check
 from transformula.model import Transformer, build
 from transformula.model.transformer import evaluating
@@ -98,7 +98,7 @@ def sources_of(count: int, vocab: int) -> list[list[int]]:
 def without_cache(model: Transformer, sources: list[list[int]], settings: SearchSettings) -> list[list[int]]:
     """All rows in one batch to the end, each step a whole pass of the decoder. The best text of each sentence."""
     prompts = [[BEGIN]] * len(sources)
-    sentences: list[Sentence] = gathered([model], prompts, settings, [END], {"source": sources}, None, LONGEST)
+    sentences: list[Sentence] = checked_sentences([model], prompts, settings, [END], {"source": sources}, None, LONGEST)
     stops, beam = torch.tensor([END]), settings.beam
     started = model.start(len(sentences), settings.max_length or 200, **given_at_start(sentences, stops.device))
     empty = copy.deepcopy(started.states)

@@ -78,13 +78,13 @@ def peak(folder: str, steps: int) -> dict[str, Any]:
 
     from transformula.data.settings import DataSettings
     from transformula.data.stream.batches import StreamedWindows
-    from transformula.data.stream.streamed import streamed
+    from transformula.data.stream.streamed import read_stream
 
     page = os.sysconf("SC_PAGE_SIZE")
     before = int(Path("/proc/self/statm").read_text().split()[1]) * page / 2**20
     held = str(Path(folder).parent / "held.jsonl")
     how = {"data": folder, "validation": held, "stream": True, "bad_shards": "skip", "tokenizer": "bytes"}
-    data = streamed(DataSettings.read(how))
+    data = read_stream(DataSettings.read(how))
     for name in data.texts[0].source.names:
         if f"{BAD['removed']:06}" in name:
             spoil(Path(name), "removed")

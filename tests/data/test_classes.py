@@ -9,7 +9,7 @@ from PIL import Image
 from transformula.api.recipe import files_of, under_root
 from transformula.data.corpus import read_corpus
 from transformula.data.records import columns_of, read_records
-from transformula.data.sources import absolute, gone
+from transformula.data.sources import absolute_names, missing_sources
 from transformula.errors import ConfigError, DataError
 
 POLARITY = Path(__file__).parents[2].parent / "shared" / "data" / "text_cls" / "sentence_polarity"
@@ -55,7 +55,7 @@ def test_names_with_an_equals_sign_that_are_files(reviews, monkeypatch):
 
 def test_runs_and_recipes_find_the_files(reviews, monkeypatch):
     monkeypatch.chdir(reviews)
-    assert absolute(["good=rt.pos"]) == [f"good={reviews}/rt.pos"] and gone(["good=rt.pos", "bad=no"]) == ["bad=no"]
+    assert absolute_names(["good=rt.pos"]) == [f"good={reviews}/rt.pos"] and missing_sources(["good=rt.pos", "bad=no"]) == ["bad=no"]
     assert under_root("good=rt.pos", "/data") == "good=/data/rt.pos" and files_of("good=rt.pos") == [Path("rt.pos")]
 
 

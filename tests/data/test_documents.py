@@ -11,7 +11,7 @@ from transformula.data.corpus import read_corpus
 from transformula.data.prepare import prepare
 from transformula.data.records import read_records
 from transformula.data.settings import DataSettings
-from transformula.data.stream.streamed import streamed
+from transformula.data.stream.streamed import read_stream
 from transformula.errors import DataError
 
 needs_lxml = pytest.mark.skipif(find_spec("lxml") is None, reason="needs lxml")
@@ -158,7 +158,7 @@ def test_what_a_folder_leaves_out_is_counted(tmp_path):
     data = prepare(DataSettings.read({"data": str(tmp_path), "tokenizer": "bytes"}))
     assert f"note        {tmp_path}: left out, of no known format: 2 .png" in repr(data.preview())
     assert "notes" not in data.describe()  # what a resumed run compares
-    stream = streamed(DataSettings.read({"data": str(tmp_path), "tokenizer": "bytes", "stream": True}))
+    stream = read_stream(DataSettings.read({"data": str(tmp_path), "tokenizer": "bytes", "stream": True}))
     assert f"{tmp_path}: left out, of no known format: 2 .png" in repr(stream.preview())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformula.data.messages import messages_of, said
+from transformula.data.messages import message_text, messages_of
 from transformula.data.records import read_records
 from transformula.data.splits import find_overlap, row_digest
 from transformula.errors import DataError
@@ -55,13 +55,13 @@ def test_messages_as_others_write_them(given, expected):
     message = {"role": "assistant", **given}
     assert messages_of([message], "") == [{"role": "assistant", **expected}]
     assert messages_of(messages_of([message], ""), "") == messages_of([message], "")
-    assert said(messages_of([message], "")[0]).startswith(expected["content"])
+    assert message_text(messages_of([message], "")[0]).startswith(expected["content"])
 
 
 def test_what_was_called_is_text_and_told_apart():
     two = [{"role": "assistant", "content": "Wait.", "tool_calls": [CALL, CALL]}]
     line = '<tool_call>{"name": "weather", "arguments": {"city": "Rom"}}</tool_call>'
-    assert said(messages_of(two, "")[0]) == f"Wait.\n{line}\n{line}"
+    assert message_text(messages_of(two, "")[0]) == f"Wait.\n{line}\n{line}"
     other = [{**two[0], "tool_calls": [CALL]}]
     assert row_digest({"messages": messages_of(two, "")}) != row_digest({"messages": messages_of(other, "")})
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from transformula.data.preview import lengths_of, lengths_shown
+from transformula.data.preview import lengths_in_words, lengths_of
 from transformula.data.records import Record
-from transformula.data.splits import Overlap, find_overlap, row_digest, without_overlap
+from transformula.data.splits import Overlap, find_overlap, remove_overlap, row_digest
 from transformula.errors import ConfigError, DataError
 
 
@@ -19,7 +19,7 @@ def test_lengths():
     assert (lengths["texts"], lengths["mean"], lengths["longest"]) == (100, 50.5, 100)
     for most, share in (("half", 0.5), ("most", 0.95), ("nearly_all", 0.99)):
         assert (np.arange(1, 101) <= lengths[most]).mean() == pytest.approx(share, abs=0.011)
-    shown = lengths_shown(lengths)
+    shown = lengths_in_words(lengths)
     assert shown.startswith("50.5 tokens on average") and "the longest 100" in shown
     assert lengths_of(np.array([7]))["half"] == 7
 
@@ -44,15 +44,15 @@ def test_overlap_is_counted_and_listed():
     assert none.rows == 0 and "none of the 1 rows" in str(none)
 
     with pytest.raises(DataError, match="(?s)15 of the 16.*overlap=drop, .*overlap=keep"):
-        without_overlap(training, [none, found])
-    kept, removed = without_overlap(training, [none, found], "drop")
+        remove_overlap(training, [none, found])
+    kept, removed = remove_overlap(training, [none, found], "drop")
     assert removed == 15 and find_overlap(kept, held).rows == 0 and len(kept) == 35
-    assert without_overlap(training, [found], "keep") == (training, 0)
-    assert without_overlap(training, [none]) == (training, 0)
+    assert remove_overlap(training, [found], "keep") == (training, 0)
+    assert remove_overlap(training, [none]) == (training, 0)
     with pytest.raises(ConfigError, match="overlap: 'ignore' is none of: refuse, drop, keep"):
-        without_overlap(training, [], "ignore")
+        remove_overlap(training, [], "ignore")
     with pytest.raises(DataError, match="nothing is left"):
-        without_overlap(held[:1], [find_overlap(held[:1], held)], "drop")
+        remove_overlap(held[:1], [find_overlap(held[:1], held)], "drop")
 
 
 def test_repeated_rows_count_each():
@@ -71,5 +71,5 @@ def test_the_source_alone_can_be_compared():
     assert find_overlap(training, held).rows == 0
     found = find_overlap(training, held, compared=["source"])
     assert found.rows == 1 and found.listed[0][:2] == ("val:1", "train:1")
-    kept, removed = without_overlap(training, [found], "drop")
+    kept, removed = remove_overlap(training, [found], "drop")
     assert removed == 1 and kept[0]["source"] == "c"

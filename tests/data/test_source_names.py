@@ -10,7 +10,7 @@ from transformula.cli.door import command_of
 from transformula.data.corpus import read_corpus
 from transformula.data.records import columns_of, read_records
 from transformula.data.settings import DataSettings
-from transformula.data.sources import gone, need_sources, recorded
+from transformula.data.sources import missing_sources, need_sources, recorded_settings
 from transformula.errors import ConfigError, InputError
 from transformula.plain import several
 from transformula.runs.folder import RunFolder
@@ -39,7 +39,7 @@ def test_a_name_is_taken_as_it_is(tmp_path, name, in_list):
         assert several(settings.data) == [str(path)]
         assert len(read_corpus(settings.data).documents) == 1
         need_sources(settings.data, texts=True)
-        assert gone(settings.data) == [] and list(sources_by_name(settings.data).values()) == [str(path)]
+        assert missing_sources(settings.data) == [] and list(sources_by_name(settings.data).values()) == [str(path)]
         rows = read_records(settings.data, {"text": 1}, file_format="tsv")
         assert [row["text"] for row in rows] == ["some text"]
         assert columns_of(settings.data, file_format="tsv") == (["some text"], True)
@@ -57,7 +57,7 @@ def test_a_name_that_is_typed_is_taken_and_recorded_as_it_is(tmp_path, monkeypat
     assert settings.data == ([name, "other.txt"] if in_list else name)
     run = RunFolder(tmp_path / "run")
     run.path.mkdir()
-    run.write_config(recorded(settings.plain()))
+    run.write_config(recorded_settings(settings.plain()))
     again = DataSettings.read({"data": run.config()["data"]})
     assert len(read_corpus(again.data).documents) == 1 + in_list
 

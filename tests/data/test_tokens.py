@@ -10,7 +10,7 @@ import pytest
 
 from transformula.data import cache as cache_module
 from transformula.data import tokens
-from transformula.data.cache import cached, cached_entry, clear_cache
+from transformula.data.cache import cache_entries, cached_entry, clear_cache
 from transformula.errors import DataError, InputError
 from transformula.tokenizers.base import tokenizers
 from transformula.tokenizers.texts import Texts, groups
@@ -41,13 +41,13 @@ def test_ids_never_wrap():
 def test_cached_by_content_and_tokenizer(cache):
     first = tokens.token_store(["one", "two"], BYTES)
     assert isinstance(first.ids.base, np.memmap)  # a view of the mapped file
-    made = {entry.key for entry in cached()}
+    made = {entry.key for entry in cache_entries()}
     tokens.token_store(["one", "two"], BYTES)
-    assert {entry.key for entry in cached()} == made and len(made) == 1
+    assert {entry.key for entry in cache_entries()} == made and len(made) == 1
     assert tokens.token_store(["one", "twO"], BYTES).ids.tolist() != first.ids.tolist()
     tokens.token_store(["onetwo"], BYTES)
     tokens.token_store(["one", "two"], tokenizers.get("characters").train(["one", "two"]))
-    assert len(cached()) == 4
+    assert len(cache_entries()) == 4
 
 
 def test_nothing_is_left_of_what_failed(cache):
@@ -59,7 +59,7 @@ def test_nothing_is_left_of_what_failed(cache):
 
 def test_a_damaged_store_is_made_again(cache):
     tokens.token_store(["some text"], BYTES)
-    (entry,) = cached()
+    (entry,) = cache_entries()
     file = entry.path / tokens.FILE
     about, content, said = entry.path / cache_module.ABOUT, file.read_bytes(), entry.about
 
@@ -77,7 +77,7 @@ def test_a_damaged_store_is_made_again(cache):
         assert store() == list(b"some text")
     about.unlink()
     assert store() == list(b"some text")
-    assert cached()[0].about == said
+    assert cache_entries()[0].about == said
 
 
 def test_all_that_is_cached_is_compared_with_its_hash(cache):
@@ -106,9 +106,9 @@ def test_list_and_clear(cache):
     tokens.token_store(["some text"], BYTES, name="mine")
     (cache / "not-ours").mkdir()
     (cache / "not-ours" / "file").write_text("keep")
-    (entry,) = cached()
+    (entry,) = cache_entries()
     assert entry.kind == "tokens" and entry.about["data"] == "mine" and entry.bytes > 0
-    assert clear_cache() >= entry.bytes and cached() == []
+    assert clear_cache() >= entry.bytes and cache_entries() == []
     assert (cache / "not-ours" / "file").exists()
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transformula.generation.candidates import best_continuations, best_tokens, log_probabilities, repeated, to_host
+from transformula.generation.candidates import (
+    best_continuations,
+    best_tokens,
+    log_probabilities,
+    repeated_ngrams,
+    to_host,
+)
 
 
 @pytest.mark.parametrize("vocab", [3, 6, 700, 1024, 5000, 5011])
@@ -51,7 +57,7 @@ def test_equal_sums_go_to_the_higher_slot_and_then_to_the_lower_token() -> None:
 
 def test_ngrams_of_the_row_are_blocked_and_no_others() -> None:
     written = torch.tensor([[1, 2, 3, 1, 2], [-1, -1, -1, 4, 4], [0, 0, 0, 0, 0]])
-    as_lists = lambda n: [row.nonzero().flatten().tolist() for row in repeated(written, n, 6)]  # noqa: E731
+    as_lists = lambda n: [row.nonzero().flatten().tolist() for row in repeated_ngrams(written, n, 6)]  # noqa: E731
     assert as_lists(1) == [[1, 2, 3], [4], [0]]
     assert as_lists(2) == [[3], [4], [0]]
     assert as_lists(3) == [[3], [], [0]]

@@ -55,18 +55,19 @@ def test_filters_act_in_the_documented_order() -> None:
     """Top-p adds up what top-k left; temperature comes before both."""
     logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
     # Of all three, 0.5 + 0.3 are needed for 0.6; of the two likeliest alone, 0.5 / 0.8 is enough.
-    assert kept(sampling.filtered(logits, SamplingSettings(top_p=0.6))) == {0, 1}
-    assert kept(sampling.filtered(logits, SamplingSettings(top_p=0.6, top_k=2))) == {0}
-    assert kept(sampling.filtered(logits, SamplingSettings(top_p=0.6, top_k=2, temperature=5.0))) == {0, 1}
+    assert kept(sampling.filter_logits(logits, SamplingSettings(top_p=0.6))) == {0, 1}
+    assert kept(sampling.filter_logits(logits, SamplingSettings(top_p=0.6, top_k=2))) == {0}
+    assert kept(sampling.filter_logits(logits, SamplingSettings(top_p=0.6, top_k=2, temperature=5.0))) == {0, 1}
 
 
 def test_nothing_set_changes_nothing() -> None:
     logits = torch.randn(3, 9)
-    assert torch.equal(sampling.filtered(logits, SamplingSettings()), logits)
+    assert torch.equal(sampling.filter_logits(logits, SamplingSettings()), logits)
 
 
 def test_bfloat16_logits_are_filtered_in_float32() -> None:
-    assert sampling.filtered(torch.randn(1, 5, dtype=torch.bfloat16), SamplingSettings(top_k=2)).dtype == torch.float32
+    logits = torch.randn(1, 5, dtype=torch.bfloat16)
+    assert sampling.filter_logits(logits, SamplingSettings(top_k=2)).dtype == torch.float32
 
 
 def test_draws_follow_the_probabilities_and_never_meet_a_ruled_out_token() -> None:
@@ -89,14 +90,14 @@ def test_temperature_zero_is_the_likeliest_and_draws_nothing() -> None:
 @pytest.mark.parametrize("settings", [{"temperature": 1e-300}, {"temperature": 5e-324}, {"top_p": 1e-300}])
 def test_the_smallest_temperature_and_nucleus_leave_the_likeliest(settings: dict[str, float]) -> None:
     logits = torch.tensor([[-1e30, 2.0, 1.999999], [1e30, float("-inf"), -3e38]])
-    filtered = sampling.filtered(logits, SamplingSettings(**settings))
+    filtered = sampling.filter_logits(logits, SamplingSettings(**settings))
     assert sampling.draw(filtered, [torch.Generator().manual_seed(n) for n in range(2)]).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.7, 3.0])
 def test_temperature_is_a_power_of_the_probabilities(temperature: float) -> None:
     logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(0)).double()
-    filtered = sampling.filtered(logits, SamplingSettings(temperature=temperature))
+    filtered = sampling.filter_logits(logits, SamplingSettings(temperature=temperature))
     powers = logits.softmax(-1) ** (1 / temperature)
     torch.testing.assert_close(filtered.softmax(-1), powers / powers.sum(-1, keepdim=True))
 

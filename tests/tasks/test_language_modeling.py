@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from transformula import gallery
-from transformula.data.cache import cached
+from transformula.data.cache import cache_entries
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError, InputError, UnknownName
 from transformula.language.check import check
@@ -177,11 +177,11 @@ def test_baselines_are_cached_and_in_the_unit_of_the_score(one, many):
     assert characters.score_unit == "nats per character" and data.score_unit == "bits per byte"
     found = characters.baselines()
     assert list(found) == ["3-gram", "4-gram", "5-gram", "6-gram"] and all(0 < v < 3 for v in found.values())
-    count = len(cached())
-    assert characters.baselines() == found and len(cached()) == count
+    count = len(cache_entries())
+    assert characters.baselines() == found and len(cache_entries()) == count
     as_bytes = make(one, tokenizer="bytes").baselines()
     assert as_bytes["3-gram"] == pytest.approx(found["3-gram"] / math.log(2))
-    (entry,) = [e for e in cached() if e.kind == "baselines"]
+    (entry,) = [e for e in cache_entries() if e.kind == "baselines"]
     (entry.path / "about.json").write_text("{}")
     assert characters.baselines() == found
 

@@ -241,7 +241,7 @@ def ask_all(
 def ask_by_halves(
     ask: Callable[[Sequence[Any]], Sequence[Sequence[Answer]]], some: Sequence[Any], bad_rows: BadRows
 ) -> list[Sequence[Answer]]:
-    from ..data.lines import refused
+    from ..data.lines import skip_or_raise
 
     try:
         return list(ask(some))
@@ -251,7 +251,7 @@ def ask_by_halves(
             raise
         if bad_rows == "stop" and not (isinstance(error, DataError) or error.message.startswith("source ")):
             raise
-        refused(error, bad_rows)
+        skip_or_raise(error, bad_rows)
         if len(some) == 1:
             return [Unanswered(error)]
         half = len(some) // 2

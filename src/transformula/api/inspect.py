@@ -137,7 +137,7 @@ class Looked:
         if self.folder is None:
             remedy = f"give {setting('text')} or {setting('tokens')}, or a folder"
             raise InputError(f"this model comes from no folder, so that no data of it is known; {remedy}")
-        from ..data.sources import gone
+        from ..data.sources import missing_sources
         from ..tasks.base import task_again, tasks
         from ..tasks.trained import Trained
 
@@ -146,7 +146,7 @@ class Looked:
         kind = tasks.need(tasks.name_of(name))
         architecture = self.model.architecture
         numbers = kind.numbers_of(architecture, architecture.numbers)
-        lost = gone(recorded.get("data")) if "data" in kind.settings.model_fields else []
+        lost = missing_sources(recorded.get("data")) if "data" in kind.settings.model_fields else []
         trained = Trained(str(self.folder), folder, architecture, [self.module], numbers, recorded, lost)
         unwritten = {"written": 0} if "written" in kind.settings.model_fields else {}  # a loss is enough, and fast
         return task_again(kind, trained, self.data, unwritten, inputs=architecture.inputs)

@@ -151,7 +151,7 @@ class Plan:
 
     def checked(self) -> Plan:
         """The plan with its batch. Raises an error for all that the trainer would refuse later, or come to lack."""
-        from ..data.sources import recorded
+        from ..data.sources import recorded_settings
         from ..model.hook import check_hooks
         from ..runs.folder import RunFolder
         from ..runs.records import need_recorders
@@ -165,7 +165,7 @@ class Plan:
         kind, training, architecture = self.kind, self.training, self.architecture
         training = training.model_copy(update={"batch": training.batch or kind.sequences})
         if not self.resume:
-            type(self.data).read(recorded(self.data.plain()))  # names as a run records them: with the folder of work
+            type(self.data).read(recorded_settings(self.data.plain()))  # as a run records them: with the folder of work
             kind.check_data(self.data)
         check_folder(training.out)
         if not self.resume and training.out is not None:
@@ -233,7 +233,7 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
 
     Raises CheckpointError, DataError where its data is not there, ConfigError, InputError.
     """
-    from ..data.sources import SOURCES, gone
+    from ..data.sources import SOURCES, missing_sources
     from ..runs.folder import RunFolder
     from ..training.parallel.world import here
     from ..training.start import check_folder as check_same_folder
@@ -260,7 +260,7 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     settings, source = {**recorded, "out": str(folder.path), **changes}, str(folder.path)
     text, data, training = resolve(read_stated(stated, source), settings, source, task, changes)
     start = start_again(folder, task, text, *begun)
-    lost = [name for key in SOURCES if key in type(data).model_fields for name in gone(getattr(data, key))]
+    lost = [name for key in SOURCES if key in type(data).model_fields for name in missing_sources(getattr(data, key))]
     if lost:
         remedy = f"put it back, or say where it is now: {setting('data', 'FILE')}"
         raise DataError(f"{folder.path}: the run's data, {', '.join(lost)}, is missing; {remedy}")

@@ -245,9 +245,9 @@ def under_root(names: Any, root: str | Path | None) -> Any:
         return [under_root(name, root) for name in names]
     if root is None or not is_file(names):
         return names
-    from ..data.sources import apart
+    from ..data.sources import split_label
 
-    label, file = apart(names)
+    label, file = split_label(names)
     return label + str(Path(root) / file)
 
 
@@ -273,11 +273,11 @@ def hash_of(config: Mapping[str, Any]) -> str:
 
 def files_of(name: str) -> list[Path]:
     """The files of a source: parallel ones as in train.{de,en}, a file, those of a pattern or a folder."""
-    from ..data.sources import apart, beside, known_files, visible_files
     from ..data.sources import files_of as all_of
+    from ..data.sources import known_files, parallel_files, split_label, visible_files
 
-    parallel = [Path(file) for file in beside(name).values()]
-    _, file = apart(name)
+    parallel = [Path(file) for file in parallel_files(name).values()]
+    _, file = split_label(name)
     if Path(file).is_dir():
         return known_files(Path(file))[0] or visible_files(Path(file))
     return parallel or (all_of(file) if "*" in file else [Path(file)])

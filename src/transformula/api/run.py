@@ -111,7 +111,7 @@ def train(
 
 def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] | None = None) -> Run:
     """Check a plan, make the data ready, build the model, train it; `follow` as in `training.train`."""
-    from ..data.sources import recorded
+    from ..data.sources import recorded_settings
     from ..tasks.base import check_widths
     from ..training import train as run_training
     from ..training.adapters import check_fresh
@@ -148,7 +148,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         show_resolved(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)
-        config = recorded({**plan.data.plain(), **task.resolved})
+        config = recorded_settings({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
         sha256 = None if begun is None else begun.sha256
@@ -228,7 +228,7 @@ def evaluate(
     The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
     Raises InputError, DataError.
     """
-    from ..data.sources import SOURCES, gone
+    from ..data.sources import SOURCES, missing_sources
     from ..tasks.base import tasks
     from ..tasks.trained import Trained
 
@@ -242,7 +242,7 @@ def evaluate(
     scored = None if data is None else several(data)
     lost: list[str] = []
     if "data" in kind.settings.model_fields:  # the packages that they need, before any work
-        lost = gone(recorded.get("data"))
+        lost = missing_sources(recorded.get("data"))
         keys = [key for key in SOURCES if key in recorded and not (key == "data" and lost)]
         sources = {"data": scored} if scored is not None else {key: recorded[key] for key in keys}
         kind.settings.read(sources).need()

@@ -50,10 +50,10 @@ class Start:
     @property
     def plain(self) -> dict[str, str]:
         """What a run's configuration records of it; found from every folder."""
-        from ..data.sources import absolute
+        from ..data.sources import absolute_names
 
         stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
-        return {"init_from": absolute(self.named), **stack}
+        return {"init_from": absolute_names(self.named), **stack}
 
     def begin(
         self, module: nn.Module, architecture: Architecture, kind: Predictor | None = None, use: Sequence[str] = ()
@@ -175,12 +175,12 @@ def start_again(run: RunFolder, task: str, text: ModelText, init_from: Any, init
 def without_numbers(text: ModelText, start: Start, task: str, given: Mapping[str, Any]) -> ModelText:
     """The text of the model that is loaded, without the numbers that come from the new data: how many labels there are,
     and how many tokens where a tokenizer is named. `given` are the keys of the configuration."""
-    from ..data.tokenizing import learns
+    from ..data.tokenizing import is_trained
 
     model, known = of_task(task, "model"), {*start.row_names()}.intersection(text.numbers).difference(given)
     text = text.override({key: model[key] for key in known if key in model})
     tokenizer = str(given.get("tokenizer") or "auto")
-    if tokenizer == "auto" or (tokenizer != "characters" and learns(tokenizer)):  # it is as large as the model's
+    if tokenizer == "auto" or (tokenizer != "characters" and is_trained(tokenizer)):  # it is as large as the model's
         return text
     return replace(text, numbers={key: n for key, n in text.numbers.items() if key in model or key not in known})
 

@@ -104,14 +104,14 @@ def check_files(kind: type[Settings], data: Mapping[str, Any], keys: Collection[
 def unread_in_files(data: Settings, keys: Collection[str]) -> dict[str, str]:
     """Options of texts in files that none of the files has a use for, where some other format has."""
     from ..data.settings import TextSettings
-    from ..data.sources import apart, origins
+    from ..data.sources import origins, split_label
     from ..data.stream.prepared import prepared_folder
 
     asked = {key for key in ("quoted", "column") if key in keys}
     if not asked or not isinstance(data, TextSettings) or prepared_folder(data.data):  # which refuses all of them
         return {}
     sources = [name for sources in data.sources for name in several(sources)]
-    named = [apart(source)[1] if apart(source)[0].endswith(":") else source for source in sources]
+    named = [split_label(source)[1] if split_label(source)[0].endswith(":") else source for source in sources]
     files = [origin for source in named for origin in origins(source, data.file_format, texts=True)]
     kinds = ", ".join(dict.fromkeys(origin.where or origin.name for origin in files))
     reasons = {

@@ -121,13 +121,13 @@ def curves(given: Given) -> int:
 def cache(given: Given) -> int:
     """Tokens, tokenizers and baselines are made from data once and kept; everything in the cache can be made again.
     It lies in ~/.cache/transformula, or where TRANSFORMULA_CACHE says."""
-    from ..data.cache import cache_folder, cached, clear_cache
+    from ..data.cache import cache_entries, cache_folder, clear_cache
 
     folder = str(cache_folder())
     if given["action"] == "clear":
         freed = clear_cache()
         return given.show(f"{folder}: {bytes_in_words(freed)} freed", {"folder": folder, "freed": freed})
-    entries, rows = cached(), []
+    entries, rows = cache_entries(), []
     for entry in entries:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
         about = ", ".join(f"{key}: {value}" for key, value in entry.about.items() if isinstance(value, (str, int)))

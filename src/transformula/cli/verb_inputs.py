@@ -95,7 +95,7 @@ def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:
     """Inputs that are texts, messages or names of pictures. A file is read whole, its lines or one column of its rows:
     a mistake is seen at once."""
     from ..data.format import has_columns
-    from ..data.lines import arriving_lines, opened
+    from ..data.lines import arriving_lines, open_binary
     from ..data.records import columns_of, read_records
 
     if given["sources"]:
@@ -106,7 +106,7 @@ def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:
         return VerbInputs(arriving_lines(sys.stdin.buffer, Path("standard input"), bad_rows), bad_rows=bad_rows)
     path, column = Path(given["input"]).expanduser(), given["column"]
     if not has_columns(path):
-        with opened(path, once=True) as file:
+        with open_binary(path, once=True) as file:
             inputs = [line for piece in arriving_lines(file, path, bad_rows) for line in piece]
         return VerbInputs([inputs], len(inputs), bad_rows=bad_rows)
     if verb.reads:

@@ -17,7 +17,7 @@ from ..analysis.canonical import canonical
 from ..api.plan import Plan, plan_run
 from ..api.reading import model_folder, path_of
 from ..api.recipe import is_file
-from ..data.sources import SOURCES, apart, beside, files_of, visible_files
+from ..data.sources import SOURCES, files_of, parallel_files, split_label, visible_files
 from ..language.model_writing import content_of
 from ..plain import several
 from ..runs.identity import code_identity, content_hash, digest, package_identity, versions
@@ -101,10 +101,10 @@ def source_identity(source: str) -> Any:
     version of Python, whose documentation one of them is."""
     if not is_file(source) and not Path(source).expanduser().exists():
         return [source, platform.python_version()]
-    parallel = beside(source)
+    parallel = parallel_files(source)
     if parallel:
         return {column: content_hash(Path(file).expanduser()) for column, file in parallel.items()}
-    label, name = apart(source)
+    label, name = split_label(source)
     file = Path(name).expanduser()
     return [label, folder_identity(file) if file.exists() else [content_hash(path) for path in files_of(str(file))]]
 

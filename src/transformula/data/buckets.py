@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ConfigError, DataError
-from .windows import Permutation, key, permuted
+from .windows import Permutation, key, permuted_indices
 
 LAYOUTS = 4  # ways to put the rows into pools, with which the epochs take turns
 APART = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ
@@ -184,7 +184,7 @@ class Buckets:
 
     def _batch(self, epoch: int, place: int) -> np.ndarray:
         layout = self.layouts[epoch % LAYOUTS]
-        slot = int(permuted(self._counts[epoch % LAYOUTS], (self.seed, epoch, 1))[place])
+        slot = int(permuted_indices(self._counts[epoch % LAYOUTS], (self.seed, epoch, 1))[place])
         pool = int(np.searchsorted(layout.batches, slot, side="right")) - 1
         (first, end), (before, after) = layout.first[pool : pool + 2], layout.batches[pool : pool + 2]
         # Even parts: none is a small remainder.

@@ -157,7 +157,7 @@ def _move(made: Path, place: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def cached() -> list[CacheEntry]:
+def cache_entries() -> list[CacheEntry]:
     """What the cache holds, newest first."""
     entries = []
     for file in cache_folder().glob(f"*/[!.]*/{ABOUT}"):  # a dot: being made at this moment

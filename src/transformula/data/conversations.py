@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError, DataError, setting
-from .lines import BadRows, refused
-from .messages import Message, said
-from .records import BadRecord, Record, columns_of, in_words, read_records
+from .lines import BadRows, skip_or_raise
+from .messages import Message, message_text
+from .records import BadRecord, Record, columns_in_words, columns_of, read_records
 
 REPLIES = "assistant"  # who replies
 COLUMNS = ("messages", "conversations", "turns")
@@ -47,7 +47,7 @@ def read_conversations(
         records = read_records(sources, fields, optional=["input"], **reading)
     else:
         raise ConfigError(
-            f"column: {in_words(sources, names)}; expected {', '.join(COLUMNS)}, or"
+            f"column: {columns_in_words(sources, names)}; expected {', '.join(COLUMNS)}, or"
             f" instruction and output; say which holds the messages: {setting('column', names[0])}"
         )
     for record in records:
@@ -57,10 +57,10 @@ def read_conversations(
         messages: Any = [
             {**message, "content": message["content"].strip()}
             for message in (messages_in(record) if column else of_instruction(record))
-            if said(message).strip()
+            if message_text(message).strip()
         ]
         asked = next((n for n, one in enumerate(messages) if one["role"] == REPLIES), len(messages))
-        group = [{"role": message["role"], "content": said(message)} for message in messages[:asked]]
+        group = [{"role": message["role"], "content": message_text(message)} for message in messages[:asked]]
         yield Record({"messages": messages}, record.place, str(group), record.row)
     if notes is not None:
         notes += records.notes
@@ -80,7 +80,7 @@ def read_histories(path: Path, column: str | None = None, bad_rows: BadRows = No
             yield Record({"source": messages}, record.place, row=record.row)
         else:
             error = DataError(f"{record.place}: holds no message that could be replied to")
-            yield BadRecord(refused(error, bad_rows), record.place, record.row)
+            yield BadRecord(skip_or_raise(error, bad_rows), record.place, record.row)
 
 
 def messages_in(record: Record) -> list[Message]:

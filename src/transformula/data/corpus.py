@@ -14,7 +14,7 @@ from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
 from .column_names import names_columns
 from .format import Options, kind_of
-from .records import find, summands, text_column, whole_characters
+from .records import find_value, summands, text_column, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 DEFAULT = Options()
@@ -51,13 +51,9 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, **re
     if not kept and unkept:
         raise DataError(f"none of its {unkept.total():,} rows fulfills: {reading['where']}", path=name)
     if not kept:
-        raise DataError(f"holds no text: every document in it is empty{in_brackets(notes)}", path=name)
+        why = f" ({'; '.join(notes[:3])})" if notes else ""
+        raise DataError(f"holds no text: every document in it is empty{why}", path=name)
     return Corpus(name, Texts(kept), files, len(contents) - len(kept), unkept.total(), tuple(notes))
-
-
-def in_brackets(notes: Sequence[str], most: int = 3) -> str:
-    """Notes as an error adds them."""
-    return f" ({'; '.join(notes[:most])})" if notes else ""
 
 
 def documents_of(
@@ -78,7 +74,7 @@ def documents_of(
             if unkept is not None:
                 unkept[origin.name] += 1
             continue
-        value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
+        value = row[str(wanted)] if str(wanted) in row else find_value(row, wanted, place)
         if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
             value = " ".join(part or "" for part in value)
         if value is None or isinstance(value, memoryview):
@@ -101,7 +97,7 @@ def column_of_text(origin: Origin, column: str | None, how: Options = DEFAULT) -
     if column is not None and column not in names:
         wanted = int(column) if column.isdecimal() else column
         numbered = all(isinstance(part, int) for part in summands(wanted))
-        find(first if numbered or not origin.table else dict.fromkeys(names, ""), wanted, place)
+        find_value(first if numbered or not origin.table else dict.fromkeys(names, ""), wanted, place)
         return wanted, not numbered if origin.table else None
     if column is not None or "text" in names:
         return "text" if column is None else column, origin.table or None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, DataError, setting
 from .column_names import names_columns
-from .lines import BadLine, BadRows, lines_of, shown
+from .lines import BadLine, BadRows, excerpt, lines_of
 
 LONGEST = 2**31 - 1  # characters of a field, at most
 LOOKED_AT = 20  # rows by which the columns' separator is found
@@ -61,7 +61,7 @@ class Dialect:
         return text.split(self.delimiter)
 
 
-def as_read(line: str) -> str:
+def line_or_error(line: str) -> str:
     """A line within quotes. Raises the error of one that could not be read: where the row ends is not known."""
     if isinstance(line, BadLine):
         raise line.error
@@ -82,7 +82,7 @@ def fields_of(
             yield line, text, dialect.split(text)
             continue
         # The reader would end a row at a lone \r; no line holds a zero, which stands for it meanwhile.
-        raw = map(as_read, itertools.chain([text], (more for _, more in lines)))
+        raw = map(line_or_error, itertools.chain([text], (more for _, more in lines)))
         rest = (each.replace("\r", "\0") + "\n" for each in raw)
         before = csv.field_size_limit(LONGEST)
         try:
@@ -90,7 +90,7 @@ def fields_of(
         except csv.Error as error:
             reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
             message = f"broken table: {reason}; quotes inside a field are doubled; if quotes are text like any"
-            message += f" other, say {setting('quoted', no=True)}: {shown(text)}"
+            message += f" other, say {setting('quoted', no=True)}: {excerpt(text)}"
             raise DataError(message, path=path, line=line) from None
         finally:
             csv.field_size_limit(before)
@@ -113,7 +113,7 @@ def dialect_of(
         widths = [len(row) for row in first_rows(path, own, encoding) or [[]]]
         if len(set(widths)) == 1 and widths[0] > 1:
             return own
-    found = [each for sign in FOUND if (each := fitting(path, sign, own, quoted, encoding)) is not None]
+    found = [each for sign in FOUND if (each := fitting_dialect(path, sign, own, quoted, encoding)) is not None]
     if len(found) == 1:
         return found[0]
     if own is not None:
@@ -123,13 +123,15 @@ def dialect_of(
     raise DataError(
         f"its ending {path.suffix} is no format with columns, and no tab, semicolon, pipe or comma parts all of its"
         f" first rows; say what does with {setting('delimiter', 'NAME')}, of {known}"
-        f" (a word, and a text after it), or how it is read with {setting('file_format', 'tsv')}: {shown(first[0])}",
+        f" (a word, and a text after it), or how it is read with {setting('file_format', 'tsv')}: {excerpt(first[0])}",
         path=path,
         line=1,
     )
 
 
-def fitting(path: Path, sign: str, own: Dialect | None, quoted: bool | None, encoding: str | None) -> Dialect | None:
+def fitting_dialect(
+    path: Path, sign: str, own: Dialect | None, quoted: bool | None, encoding: str | None
+) -> Dialect | None:
     """The dialect of a sign that plainly parts the first rows; None where a text may hold it as well: the rows have
     unlike numbers of fields, or blanks beside the sign, or are too few and name no columns. Of commas the first row
     must name columns, unless they are the format's own."""

@@ -37,7 +37,7 @@ class Encoded:
         """Texts by their tokenizer, each between the tokens `before` and `end`, and cut to `most` tokens with these."""
         after = (end,) if isinstance(end, int) else end
         groups = (tokenizer.encode_joined(texts[start : start + GROUP]) for start in range(0, len(texts), GROUP))
-        parts = [marked(ids, lengths, before, after, most) for ids, lengths in groups]
+        parts = [add_marks(ids, lengths, before, after, most) for ids, lengths in groups]
         return cls([ids for ids, _ in parts], [lengths for _, lengths in parts])
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Encoded:
         return digest.hexdigest()[:32]
 
 
-def marked(
+def add_marks(
     ids: np.ndarray, lengths: np.ndarray, before: Sequence[int], after: Sequence[int], most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that follow each other, each between the tokens `before` and `after`, cut to `most` with these; and the
@@ -76,7 +76,7 @@ def marked(
     return whole, lengths
 
 
-def padded(rows: Sequence[np.ndarray], filled: int = 0) -> Tensor:
+def pad_rows(rows: Sequence[np.ndarray], filled: int = 0) -> Tensor:
     """(rows, longest) int64, padded on the right."""
     batch = np.full((len(rows), max(map(len, rows))), filled, dtype=np.int64)
     for place, row in enumerate(rows):

@@ -142,7 +142,7 @@ def place_of(path: Path, at: int | str) -> str:
     return f"{path}:{at}" if isinstance(at, int) else f"{path}, {at}"
 
 
-def same_name(names: Sequence[str]) -> str:
+def duplicate_name(names: Sequence[str]) -> str:
     """What two columns of one name are told by: "columns 2 and 5 are both called 'text'"; "" for none."""
     for place, name in enumerate(names):
         if name in names[:place]:

@@ -22,7 +22,6 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -30,11 +29,10 @@ from typing import Any, TypeVar
 
 from ..errors import DataError, InputError, RunError, did_you_mean, listing, nearest, shortened
 from ..extras import need
-from .hub_guard import guard
+from .hub_guard import NEEDS, guard, single_requests
 
 T = TypeVar("T")
 
-NEEDS = "reading a data set of the hub"
 FORM = "expected hf:OWNER/NAME, hf:OWNER/NAME:CONFIG or hf:OWNER/NAME:CONFIG:SPLIT; SPLIT may be as in train[:1000]"
 NAME = re.compile(
     r"hf:(?P<repository>[^:@]+)(?:@(?P<revision>[^:]+))?"
@@ -69,12 +67,6 @@ class HubName:
         return cls(text, parts["repository"], parts["revision"], parts["config"], parts["split"] or "train", first)
 
 
-def is_hub(source: object) -> bool:
-    """Whether a source is the name of a data set of the hub; under `hub:`, their earlier spelling, too, which `parse`
-    refuses."""
-    return str(source).startswith(("hf:", "hub:"))
-
-
 def library() -> ModuleType:
     """The package datasets, told to leave it to us to try again: its own 20 times of 5 s, below ours, would hide a hub
     that is gone for half an hour. What it loads from tries each request six times, too. Raises MissingExtra."""
@@ -87,24 +79,6 @@ def library() -> ModuleType:
         setattr(config, f"STREAMING_READ_{name}_RETRY_INTERVAL", 0)
     guard()
     return datasets
-
-
-@contextmanager
-def single_requests() -> Iterator[None]:
-    """Within it the hub's own library makes each request once. Its five retries take 23 s, and below ours they would
-    hide for minutes that there is no network."""
-    backoff = need("huggingface_hub.utils", NEEDS).http_backoff
-    files: Any = need("huggingface_hub.file_download", NEEDS)
-    stated, silent = backoff.__kwdefaults__, getattr(files, "_ETAG_RETRY_TIMEOUT", None)
-    try:
-        backoff.__kwdefaults__ = {**(stated or {}), **({"max_retries": 0} if "max_retries" in (stated or {}) else {})}
-        if silent is not None:
-            files._ETAG_RETRY_TIMEOUT = min(silent, 10)
-        yield
-    finally:
-        backoff.__kwdefaults__ = stated
-        if silent is not None:
-            files._ETAG_RETRY_TIMEOUT = silent
 
 
 class Patience:
@@ -120,9 +94,8 @@ class Patience:
         self, what: str, retries: int = RETRIES, wait: float = WAIT, seconds: float = math.inf, remedy: str = ""
     ) -> None:
         self.what, self.seconds, self.remedy = what, seconds, remedy
-        self.retries, self.first_wait = int(of_environment("RETRIES", retries)), of_environment("WAIT", wait)
-        self.met, self.waited = 0, 0.0
-        self.began = self.tried = time.monotonic()
+        self.retries, self.first_wait = int(environment_number("RETRIES", retries)), environment_number("WAIT", wait)
+        self.over()
 
     def over(self) -> None:
         """Something came: count anew."""
@@ -132,9 +105,9 @@ class Patience:
     def wait(self, error: Exception, where: str) -> None:
         """Wait before the next try. Raises RunError when there have been enough, InputError at once for an error that
         another try does not mend."""
-        if not passes(error):
-            raise explained(error, self.what, where) from None
-        said = f"{self.what}: {where}: {brief(error)}"
+        if not is_passing(error):
+            raise explanation(error, self.what, where) from None
+        said = f"{self.what}: {where}: {error_in_short(error)}"
         pause, now = min(LONGEST, self.first_wait * 2**self.met), time.monotonic()
         if self.met >= self.retries or (now - self.began) + pause + (now - self.tried) > self.seconds:
             times = f"{self.met + 1} times" if self.met else "once"
@@ -165,7 +138,7 @@ class Patience:
                 return done
 
 
-def of_environment(name: str, default: float) -> float:
+def environment_number(name: str, default: float) -> float:
     """The number in TRANSFORMULA_HUB_NAME. Raises InputError for anything else."""
     variable = f"TRANSFORMULA_HUB_{name}"
     try:
@@ -182,17 +155,17 @@ def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
-def kept_in() -> str:
+def copies_folder() -> str:
     """The folder of the copies that `datasets.load_dataset` keeps."""
     return str(getattr(library().config, "HF_DATASETS_CACHE", "its cache"))
 
 
-def brief(error: BaseException) -> str:
+def error_in_short(error: BaseException) -> str:
     """The kind of an error, and the beginning of what it says."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error, what caused it, what caused that, ..."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
@@ -201,16 +174,16 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def offline(error: BaseException) -> bool:
+def is_offline(error: BaseException) -> bool:
     """Whether the hub was not asked, since HF_HUB_OFFLINE forbids it."""
-    return any("OfflineModeIsEnabled" in (type(one).__name__, *str(one).strip(")").split("(")) for one in chain(error))
+    return any("OfflineModeIsEnabled" in (type(one).__name__, *str(one).strip(")").split("(")) for one in causes(error))
 
 
-def passes(error: BaseException) -> bool:
+def is_passing(error: BaseException) -> bool:
     """Whether another try may go well: the connection broke or was silent, or the server was busy or broken."""
-    if offline(error):
+    if is_offline(error):
         return False
-    for one in chain(error):
+    for one in causes(error):
         kinds = {kind.__name__ for kind in type(one).__mro__}
         if status := getattr(getattr(one, "response", None), "status_code", None):
             return status in AGAIN
@@ -221,15 +194,15 @@ def passes(error: BaseException) -> bool:
     return False
 
 
-def explained(error: Exception, what: str, where: str) -> InputError:
+def explanation(error: Exception, what: str, where: str) -> InputError:
     """The error that names the remedy."""
     if isinstance(error, InputError):
         return error
-    kinds = {kind.__name__ for one in chain(error) for kind in type(one).__mro__}
-    text = brief(error)
-    if offline(error):
+    kinds = {kind.__name__ for one in causes(error) for kind in type(one).__mro__}
+    text = error_in_short(error)
+    if is_offline(error):
         remedy = "HF_HUB_OFFLINE forbids to ask the hub: unset it, or name files on this machine"
-        remedy += f" (datasets.load_dataset has kept no copy of it in {kept_in()})"
+        remedy += f" (datasets.load_dataset has kept no copy of it in {copies_folder()})"
     elif "is a gated dataset" in text or "GatedRepoError" in kinds:
         remedy = f"is gated: accept its terms on its page at {endpoint()}, then set HF_TOKEN to a token of yours"
     elif "Revision '" in text or "RevisionNotFoundError" in kinds:
@@ -279,7 +252,8 @@ class HubSet:
         self._library = library()
         remedy = (
             ". Without a network HF_HUB_OFFLINE=1 reads the copy that datasets.load_dataset keeps: there is none of it"
-            f" in {kept_in()}, so make one where there is a network, and bring it here (HF_HOME names another folder)"
+            f" in {copies_folder()}, so make one where there is a network, and bring it here (HF_HOME names another"
+            " folder)"
         )
         self._reaching = Patience(name, REACH_RETRIES, REACH_WAIT, REACH_SECONDS, remedy)
 

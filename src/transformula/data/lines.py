@@ -58,7 +58,7 @@ def check_regular(path: Path, once: bool = False) -> int:
         near = near_files(path)
         raise DataError(f"there is no such file;{did_you_mean(near) or ' see its folder'}", path=path) from None
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
-        raise unreadable(path, error) from None
+        raise access_error(path, error) from None
     kind = stat.S_IFMT(status.st_mode)
     if kind in KINDS and not (once and kind == stat.S_IFIFO):
         raise DataError(KINDS[kind], path=path)
@@ -70,7 +70,7 @@ def near_files(path: Path) -> list[str]:
     return nearest(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [])
 
 
-def unreadable(path: Path, error: OSError | ValueError) -> DataError:
+def access_error(path: Path, error: OSError | ValueError) -> DataError:
     """The error for a file or folder that the system refuses."""
     if isinstance(error, PermissionError):
         return DataError("may not be read; give yourself the right with: chmod +r", path=path)
@@ -117,25 +117,25 @@ def unpacking(path: Path, size: int) -> BinaryIO:
 
 
 @contextmanager
-def opened(path: Path, once: bool = False) -> Iterator[BinaryIO]:
+def open_binary(path: Path, once: bool = False) -> Iterator[BinaryIO]:
     """A file of bytes, unpacked where its name ends in .gz or .zst; see `check_regular`. Raises DataError where it
     cannot be opened."""
     size = check_regular(path, once)
     try:
         file = unpacking(path, size) if path.suffix.lower() in PACKED else path.open("rb")
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise access_error(path, error) from None
     with file:
         yield file
 
 
 def whole_file(path: Path) -> bytes:
     """The content of a file, unpacked where its name ends in .gz or .zst. Raises DataError."""
-    with opened(path) as file:
-        return unpacked(file.read, path)
+    with open_binary(path) as file:
+        return read_checked(file.read, path)
 
 
-def unpacked(read: Callable[[], bytes], path: Path, line: int | None = None) -> bytes:
+def read_checked(read: Callable[[], bytes], path: Path, line: int | None = None) -> bytes:
     """What `read` returns. Raises DataError where it fails, e.g. as a gzip file is cut or damaged."""
     try:
         return read()
@@ -146,21 +146,14 @@ def unpacked(read: Callable[[], bytes], path: Path, line: int | None = None) -> 
         if path.suffix.lower() == ".zst":
             message = f"is not a whole zstd file ({error}): it is cut or damaged; copy it again"
             raise DataError(message, path=path, line=line) from None
-        raise unreadable(path, error) from None
+        raise access_error(path, error) from None
     except MemoryError:
         raise DataError("is too large for this machine's memory; split it into several files", path=path) from None
 
 
-def marked(start: bytes) -> str | None:
+def wide_encoding(start: bytes) -> str | None:
     """The encoding that the mark at the beginning of a file says, other than UTF-8."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), None)
-
-
-def check_mark(start: bytes, path: Path) -> None:
-    """Raise DataError where the beginning of a file says that it is in another encoding than UTF-8."""
-    if encoding := marked(start):
-        message = f"is in {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path.name} > NEW"
-        raise DataError(message, path=path, line=1)
 
 
 class Recoded(io.RawIOBase):
@@ -183,7 +176,7 @@ class Recoded(io.RawIOBase):
         return count
 
     def _more(self) -> None:
-        raw = unpacked(lambda: self._file.read(ARRIVING), self._path)
+        raw = read_checked(lambda: self._file.read(ARRIVING), self._path)
         self._ended = not raw
         try:
             self._ready = self._decoder.decode(raw, self._ended).encode("utf-8")
@@ -195,12 +188,12 @@ class Recoded(io.RawIOBase):
 
 
 @contextmanager
-def text_opened(path: Path, encoding: str | None, line: int | None = None) -> Iterator[tuple[BinaryIO, str | None]]:
+def open_text(path: Path, encoding: str | None, line: int | None = None) -> Iterator[tuple[BinaryIO, str | None]]:
     """A file of text, and the encoding of what is read: a file in UTF-16 or UTF-32, by its mark or by the encoding that
     is named, is given as UTF-8. Raises DataError, with the first line's number where that is given."""
-    with opened(path) as file:
-        start = unpacked(lambda: cast(io.BufferedReader, file).peek(4)[:4], path, line)
-        mark = marked(start)
+    with open_binary(path) as file:
+        start = read_checked(lambda: cast(io.BufferedReader, file).peek(4)[:4], path, line)
+        mark = wide_encoding(start)
         if mark is not None and encoding is not None and encoding not in WIDE:
             raise DataError(f"is in {mark}: leave out {setting('encoding')}", path=path, line=1)
         wide = encoding if encoding in WIDE else mark
@@ -253,8 +246,8 @@ def wide_hint(content: bytes, zero: int) -> str:
 def utf8_of(path: Path, encoding: str | None = None) -> Content:
     """The content of a whole file as UTF-8, without a byte-order mark: as it is, unless another encoding is named.
     Raises DataError with offset and line where the file is empty, binary or in another encoding."""
-    with text_opened(path, encoding) as (file, encoding):
-        content = unpacked(file.read, path)
+    with open_text(path, encoding) as (file, encoding):
+        content = read_checked(file.read, path)
     if not content.strip():
         raise DataError("is empty; expected text", path=path)
     looks = next((f" (it looks like {kind})" for start, kind in MAGIC.items() if content.startswith(start)), "")
@@ -282,8 +275,9 @@ def utf8_of(path: Path, encoding: str | None = None) -> Content:
 def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | None = None) -> str:
     """The text of a line, without its end and, in the first, without a byte-order mark. Lines are numbered from 1, and
     bytes, of which its first is number `at`, from 0. Raises DataError where it is not in its encoding."""
-    if number == 1:
-        check_mark(raw[:4], path)
+    if number == 1 and (mark := wide_encoding(raw)):
+        message = f"is in {mark}; convert it with: iconv -f {mark} -t UTF-8 {path.name} > NEW"
+        raise DataError(message, path=path, line=1)
     if b"\0" in raw:
         message = f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8{wide_hint(raw, raw.index(0))}"
         raise DataError(message, path=path, line=number)
@@ -292,9 +286,8 @@ def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | Non
     try:
         text = raw.decode(encoding or ("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
-        marked = encoding is None and number == 1 and raw.startswith(codecs.BOM_UTF8)
-        start = error.start + (3 if marked else 0)
-        around = shown(raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace"))
+        start = error.start + (3 if encoding is None and number == 1 and raw.startswith(codecs.BOM_UTF8) else 0)
+        around = excerpt(raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace"))
         message = f"is not {encoding or 'UTF-8'}: byte {at + start} of the file is 0x{raw[start]:02x}"
         message += f"; {in_another_encoding(path, encoding)}: {around}"
         raise DataError(message, path=path, line=number) from None
@@ -305,20 +298,20 @@ def lines_of(path: Path, encoding: str | None = None, bad_rows: BadRows = None) 
     """(number, text) of the lines of a file, read one by one. Raises DataError with the line and its bytes where it is
     not in its encoding, by default UTF-8; or a `BadLine` stands for it."""
     at = number = 0
-    with text_opened(path, encoding, 1) as (file, encoding):
-        while raw := unpacked(file.readline, path, number + 1):
+    with open_text(path, encoding, 1) as (file, encoding):
+        while raw := read_checked(file.readline, path, number + 1):
             number += 1
             try:
                 text = whole_line(raw, number, at, path, encoding)
             except DataError as error:
-                text = BadLine.of(refused(error, bad_rows))
+                text = BadLine.of(skip_or_raise(error, bad_rows))
             yield number, text
             at += len(raw)
     if number == 0:
         raise DataError("is empty; expected rows", path=path)
 
 
-def shown(text: str, most: int = 100) -> str:
+def excerpt(text: str, most: int = 100) -> str:
     """A line as it is shown in an error: signs that do not print are escaped, the end of a long one is left out."""
     short = repr(text[:most])
     return short if len(text) <= most else short[:-1] + "..." + short[-1]
@@ -336,7 +329,7 @@ class BadLine(str):
         return line
 
 
-def refused(error: InputError, bad_rows: BadRows) -> InputError:
+def skip_or_raise(error: InputError, bad_rows: BadRows) -> InputError:
     """The error of one line or row, where such are left out. Raises it where they are not, with the option that says so
     where there is one."""
     if bad_rows == "skip":
@@ -354,7 +347,7 @@ def arriving_lines(file: BinaryIO, path: Path, bad_rows: BadRows = None) -> Iter
     number = at = 0
     rest, ended = b"", False
     while not ended:
-        fresh = unpacked(lambda: read(ARRIVING), path, number + 1)
+        fresh = read_checked(lambda: read(ARRIVING), path, number + 1)
         *complete, rest = (rest + fresh).split(b"\n")
         ended = not fresh
         lines: list[str] = []
@@ -365,7 +358,7 @@ def arriving_lines(file: BinaryIO, path: Path, bad_rows: BadRows = None) -> Iter
             except DataError as error:
                 if lines and bad_rows != "skip":
                     yield lines
-                lines.append(BadLine.of(refused(error, bad_rows)))
+                lines.append(BadLine.of(skip_or_raise(error, bad_rows)))
             at += len(raw) + 1
         if lines:
             yield lines

@@ -11,7 +11,7 @@ from unicodedata import category
 from ..errors import DataError
 from ..structured import Malformed, parse_json
 from .format import kind_of
-from .lines import shown
+from .lines import excerpt
 
 Message = dict[str, Any]
 """{"role": "user", "content": "Hello."}, and what else a message has: "tool_calls", "name", ..."""
@@ -61,9 +61,9 @@ def _message(value: Any, place: str) -> Message:
     content = None if pair is None else _text(pair[1], place)
     content = more.pop("refusal", "" if calls else None) if content is None else content
     if pair is None or not isinstance(pair[0], str) or not isinstance(content, str):
-        raise DataError(f"{place}: is {shown(repr(value))}; {EXPECTED}")
+        raise DataError(f"{place}: is {excerpt(repr(value))}; {EXPECTED}")
     if more.get("weight", 1) not in (0, 1):
-        raise DataError(f"{place}: its weight is {shown(repr(more['weight']))}; expected 1, or 0: it is not learned")
+        raise DataError(f"{place}: its weight is {excerpt(repr(more['weight']))}; expected 1, or 0: it is not learned")
     return {"role": _role(pair[0], place), "content": content, **calls, **more}
 
 
@@ -71,7 +71,7 @@ def _role(given: str, place: str) -> str:
     role = given.strip().lower()
     if not 0 < len(role) <= LONGEST or not all(sign in SIGNS or category(sign)[0] in "LMN" for sign in role):
         raise DataError(
-            f"{place}: the role is {shown(given)}; expected one line of letters and digits, at most {LONGEST}, such"
+            f"{place}: the role is {excerpt(given)}; expected one line of letters and digits, at most {LONGEST}, such"
             " as user: another role could be read as a turn of its own"
         )
     return ROLES.get(role, role)
@@ -87,7 +87,7 @@ def _text(value: Any, place: str) -> Any:
         kind = of.get("type", "text")
         text = of.get(PARTS.get(kind, "")) if isinstance(kind, str) else None
         if not isinstance(text, str):
-            what = f"of the type {shown(str(kind))}" if kind not in PARTS else shown(repr(part))
+            what = f"of the type {excerpt(str(kind))}" if kind not in PARTS else excerpt(repr(part))
             raise DataError(
                 f"{place}: part {number} is {what}, and a chat reads texts alone; expected"
                 ' {"type": "text", "text": "..."}: take the part out, or leave the row out'
@@ -106,7 +106,7 @@ def _calls(more: dict[str, Any], place: str) -> Message:
         called = call.get("function", call) if isinstance(call, Mapping) else None
         if not isinstance(called, Mapping) or not isinstance(called.get("name"), str):
             raise DataError(
-                f"{place}: call {number} is {shown(repr(call))}; expected"
+                f"{place}: call {number} is {excerpt(repr(call))}; expected"
                 ' {"type": "function", "function": {"name": "...", "arguments": {...}}}'
             )
         arguments = called.get("arguments")
@@ -133,7 +133,7 @@ def tools_of(row: Mapping[str, Any], place: str) -> list[Message]:
         pass  # which is shown below
     if not isinstance(tools, (list, tuple)) or not all(isinstance(tool, Mapping) for tool in tools):
         raise DataError(
-            f"{place}: {key!r} is {shown(repr(tools))}; expected a list of objects, such as"
+            f"{place}: {key!r} is {excerpt(repr(tools))}; expected a list of objects, such as"
             ' [{"type": "function", "function": {"name": "...", "parameters": {...}}}]; or give the column another name'
         )
     tools = [tool if "function" in tool or key == TOOLS else {"type": "function", "function": tool} for tool in tools]
@@ -141,15 +141,15 @@ def tools_of(row: Mapping[str, Any], place: str) -> list[Message]:
     return [{"role": TOOLS, "content": lines, "tools": tools}] if tools else []
 
 
-def said(message: Message) -> str:
+def message_text(message: Message) -> str:
     """What a message says, as text: its content, then each call of a tool on a line."""
     calls = [call["function"] for call in message.get("tool_calls", ())]
     lines = [CALL.format(json.dumps(call, ensure_ascii=False, default=str)) for call in calls]
     return "\n".join([message["content"], *lines] if message["content"] else lines)
 
 
-def beside_text(messages: Sequence[Message]) -> Counter[str]:
-    """What messages have that `said` does not say, and how many have it."""
+def unread_keys(messages: Sequence[Message]) -> Counter[str]:
+    """What messages have that `message_text` does not say, and how many have it."""
     read = ("role", "content", "tool_calls", "tools", "weight")
     return Counter(key for message in messages for key in message if key not in read)
 

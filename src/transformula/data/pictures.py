@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError, InputError, did_you_mean
 from .format import Options, formats
-from .lines import check_regular, lines_of, near_files, opened, unpacked
+from .lines import check_regular, lines_of, near_files, open_binary, read_checked
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 NAMING = ("file_name", "image", "file", "filename", "path")  # columns that name a picture; the first that is there
@@ -114,7 +114,7 @@ def picture_numbers(pictures: Iterable[Any], shape: tuple[int, ...] | None = Non
     return numbers
 
 
-def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | PictureFile:
+def picture_of(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | PictureFile:
     """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
@@ -145,8 +145,8 @@ def captions_of(folder: Path) -> tuple[Path, str]:
 
 def is_idx(path: Path) -> bool:
     """Whether a file is IDX: no text begins with two zero bytes."""
-    with opened(path) as file:
-        start = unpacked(lambda: file.read(4), path, 1)
+    with open_binary(path) as file:
+        start = read_checked(lambda: file.read(4), path, 1)
     return len(start) == 4 and start[:2] == b"\0\0"
 
 
@@ -155,12 +155,12 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
     Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes."""
 
     def taken(count: int, line: int) -> bytes:
-        return unpacked(lambda: file.read(count), path, line)
+        return read_checked(lambda: file.read(count), path, line)
 
     def refusal(message: str, line: int | None = None) -> DataError:
         return DataError(message, path=path, line=line)
 
-    with opened(path) as file:
+    with open_binary(path) as file:
         head = taken(4, 1)
         if len(head) < 4 or head[2] != 8:
             raise refusal("is IDX of another type than unsigned bytes (8); pictures and labels are of that")

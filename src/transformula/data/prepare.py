@@ -1,15 +1,34 @@
-"""From settings to the tokens of texts in memory: read, split, choose a tokenizer, encode."""
+"""From settings to tokens: of texts in memory (read, split, choose a tokenizer, encode), a stream, or token shards."""
 
 from __future__ import annotations
 
 from ..errors import ConfigError, DataError, InputError
 from .corpus import Corpus, read_corpus
 from .preview import working
-from .settings import TextSettings
+from .settings import DataSettings, TextSettings
 from .splits import Split, split_corpus, split_given
+from .stream.prepared import prepared_folder, read_prepared
 from .token_data import TokenData
 from .tokenizing import choose_tokenizer, no_room
 from .tokens import token_store
+
+
+def data_of(
+    settings: TextSettings, vocab: int | None = None, extra: int | None = None, mask: bool = False
+) -> TokenData:
+    """The data that settings name; the other arguments are those of `prepare`. Raises ConfigError for token shards
+    where a task reads texts alone, and what the three kinds raise."""
+    folder = prepared_folder(settings.data)
+    if isinstance(settings, DataSettings):
+        if folder is not None:
+            return read_prepared(settings, folder, vocab)
+        if settings.stream:
+            from .stream.streamed import read_stream  # what reads streams is loaded for one
+
+            return read_stream(settings, vocab)
+    elif folder is not None:
+        raise ConfigError(f"data: {folder} holds token shards, which only language modeling reads; name the text")
+    return prepare(settings, vocab, extra, mask)
 
 
 def prepare(

@@ -25,7 +25,7 @@ class Preview:
         return "\n".join(f"{name:<12}{text}" for name, text in self._rows)
 
 
-def under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+def rows_under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     """Rows of a preview that share a name."""
     return [(name if number == 0 else "", text) for number, text in enumerate(texts)]
 
@@ -38,7 +38,7 @@ def lengths_of(lengths: np.ndarray) -> dict[str, float]:
     return {"texts": len(lengths), "mean": float(np.mean(lengths)), **quantiles}
 
 
-def lengths_shown(lengths: dict[str, float]) -> str:
+def lengths_in_words(lengths: dict[str, float]) -> str:
     """The same in words."""
     return (
         "{mean:.1f} tokens on average; half have at most {half}, 95 % {most}, 99 % {nearly_all}; the longest {longest}"

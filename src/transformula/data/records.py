@@ -15,11 +15,11 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .column_names import names_columns
-from .format import BadRow, Grouped, Options, same_name
-from .lines import refused, shown
+from .format import BadRow, Grouped, Options, duplicate_name
+from .lines import excerpt, skip_or_raise
 from .messages import LISTS, messages_of, tools_of
-from .pictures import PictureFile, picture
-from .sources import Named, Origin, Source, gone, origins
+from .pictures import PictureFile, picture_of
+from .sources import Named, Origin, Source, missing_sources, origins
 
 Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
@@ -111,23 +111,26 @@ class Part:
     kinds: Mapping[str, str]  # what fields hold that are no texts; see `KINDS`
 
     def __post_init__(self) -> None:
-        for name, kind in self.kinds.items():
+        for kind in self.kinds.values():
             if kind not in KINDS:
                 raise ConfigError(f"kinds: {kind!r} is none of: {', '.join(KINDS)}")
-            if self.columns is not None and name not in self.columns:
-                key, near = "images" if kind == "picture" else "kinds", did_you_mean(nearest(name, self.columns))
-                raise ConfigError(f"{key}: {name!r} is no field;{near} fields: {', '.join(self.columns)}")
+        if self.columns is not None:
+            self._check_fields(self.columns)
         self.origin.check(self.options, "picture" in self.kinds.values())
+
+    def _check_fields(self, fields: Mapping[str, Any]) -> None:
+        """Raise ConfigError where something is said of a field that is not there."""
+        for name, kind in self.kinds.items():
+            if name not in fields:
+                key, near = "images" if kind == "picture" else "kinds", did_you_mean(nearest(name, fields))
+                raise ConfigError(f"{key}: {name!r} is no field;{near} fields: {', '.join(fields)}")
 
     def fields(self, row: Mapping[str, Any], place: str) -> dict[str, Value | PictureFile]:
         columns = self.columns
         if columns is None:
             columns = {name: name for name in row}
-            unknown = next((name for name in self.kinds if name not in columns), None)
-            if unknown is not None:
-                key = "images" if self.kinds[unknown] == "picture" else "kinds"
-                raise ConfigError(f"{key}: {unknown!r} is no field; fields: {', '.join(columns)}")
-        values = {name: self._value(name, find(row, column, place), place) for name, column in columns.items()}
+            self._check_fields(columns)
+        values = {name: self._value(name, find_value(row, column, place), place) for name, column in columns.items()}
         for name, kind in self.kinds.items():
             if kind == "messages" and (tools := tools_of(row, place)):
                 values[name] = [*tools, *cast(list[Any], values[name])]
@@ -135,18 +138,19 @@ class Part:
 
     def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
         kind = self.kinds.get(name)
+        parts = value if isinstance(value, (list, tuple)) else [value]
         if kind is None and isinstance(value, str):
             return whole_characters(value, name, place)
         if kind == "picture":
-            return picture(value, place, self.origin.folder, self.options.channels)
+            return picture_of(value, place, self.origin.folder, self.options.channels)
         if isinstance(value, Tensor):
             return value
         if kind == "list":
-            return [as_text(part, name, place) for part in (value if isinstance(value, (list, tuple)) else [value])]
+            return [as_text(part, name, place) for part in parts]
         if kind == "number":
             return as_number(value, name, place)
         if kind == "numbers":
-            return [as_number(part, name, place) for part in (value if isinstance(value, (list, tuple)) else [value])]
+            return [as_number(part, name, place) for part in parts]
         if kind == "messages":
             return messages_of(value, f"{place}: {name!r}")
         join = self.options.join
@@ -195,7 +199,7 @@ class Records:
                         raise row.error
                     fields = self._fields(part, row, place, tally)
                 except DataError as error:
-                    yield BadRecord(refused(error, part.options.bad_rows), place, whole or None)
+                    yield BadRecord(skip_or_raise(error, part.options.bad_rows), place, whole or None)
                     continue
                 if fields is not None:
                     tally.kept += 1
@@ -296,7 +300,7 @@ def of_table(origin: Origin, how: Options, columns: Columns, by_number: bool, li
         )
         return False, columns, f"{note}: {', '.join(map(str, first))}" if first and names_columns(first) else ""
     wanted = [column for column in how.columns if isinstance(column, str)]
-    if like is None or gone(like) or any(name in first for name in wanted):
+    if like is None or missing_sources(like) or any(name in first for name in wanted):
         return True, columns, ""
     reading = {key: getattr(how, key) for key in ("quoted", "delimiter", "ragged", "encoding", "file_format")}
     names, named = columns_of(like, **reading)
@@ -316,12 +320,12 @@ def summands(column: str | int) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in parts] if len(parts) > 1 and all(parts) else [column]
 
 
-def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
+def find_value(row: Mapping[str, Any], column: str | int, place: str) -> Any:
     """The value of a column by name, by number from 1, or by a path with dots; of several, their texts."""
     if str(column) in row:
         return row[str(column)]
     if len(several := summands(column)) > 1:
-        return " ".join(as_text(find(row, each, place), str(each), place) for each in several)
+        return " ".join(as_text(find_value(row, each, place), str(each), place) for each in several)
     if isinstance(column, int):
         if 1 <= column <= len(row):
             return list(row.values())[column - 1]
@@ -346,7 +350,7 @@ def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
 
 def shown_row(row: Mapping[str, Any]) -> str:
     """A row as an error shows it."""
-    return shown(json.dumps(dict(row), ensure_ascii=False, default=lambda value: type(value).__name__))
+    return excerpt(json.dumps(dict(row), ensure_ascii=False, default=lambda value: type(value).__name__))
 
 
 def as_number(value: Any, name: str, place: str) -> float:
@@ -354,7 +358,7 @@ def as_number(value: Any, name: str, place: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise DataError(f"{place}: {name!r} is {shown(repr(value))}; expected a number") from None
+        raise DataError(f"{place}: {name!r} is {excerpt(repr(value))}; expected a number") from None
 
 
 def as_text(value: Any, name: str, place: str, join: str | None = None) -> str:
@@ -383,7 +387,7 @@ def whole_characters(text: str, name: str, place: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise DataError(f"{place}: {name!r} holds half a character; take it out: {shown(text)}") from None
+        raise DataError(f"{place}: {name!r} holds half a character; take it out: {excerpt(text)}") from None
     return text
 
 
@@ -405,7 +409,7 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
         names = list(map(str, row.values()))
         distinct = list(dict.fromkeys(names))
         if 1 < len(distinct) < len(names) and names_columns(distinct):
-            raise DataError(f"{place}: {same_name(names)}; give one of them another name: {shown_row(row)}")
+            raise DataError(f"{place}: {duplicate_name(names)}; give one of them another name: {shown_row(row)}")
         return (names, True) if names_columns(names) else (list(row), False)
     raise DataError("holds no rows", path=origin.name)
 
@@ -421,14 +425,14 @@ def text_column(columns: Sequence[str], strings: Sequence[str], path: object) ->
     )
 
 
-def listed(source: object) -> str:
+def source_names(source: object) -> str:
     """Sources for a message: "a.tsv, b.tsv"."""
     return ", ".join(map(str, several(source)))
 
 
-def in_words(source: object, columns: Sequence[str]) -> str:
+def columns_in_words(source: object, columns: Sequence[str]) -> str:
     """The columns of a source, for a message."""
-    return f"the rows of {listed(source)} have the columns {', '.join(columns)}"
+    return f"the rows of {source_names(source)} have the columns {', '.join(columns)}"
 
 
 def unknown_column(key: str, source: object, columns: Sequence[str], example: str, what: str = "") -> ConfigError:
@@ -437,6 +441,6 @@ def unknown_column(key: str, source: object, columns: Sequence[str], example: st
     what, option = what or key, key.replace("_", "-")
     near = did_you_mean(nearest(what, columns))
     return ConfigError(
-        f"{key}: {in_words(source, columns)}: say which holds the {what}, as in --{option} {example}"
+        f"{key}: {columns_in_words(source, columns)}: say which holds the {what}, as in --{option} {example}"
         f"{';' + near if near else ''}"
     )

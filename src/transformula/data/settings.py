@@ -37,8 +37,7 @@ class FileSettings(Settings):
     )
 
     where: str | None = Field(
-        None,
-        description="which rows are kept, by their columns, such as 'int_score >= 3 and language == en'",
+        None, description="which rows are kept, by their columns, such as 'int_score >= 3 and language == en'"
     )
 
     @field_validator("where", "delimiter", "encoding")
@@ -174,18 +173,15 @@ class PrepareSettings(Settings):
     @field_validator("part")
     @classmethod
     def _of_all(cls, value: str | None) -> str | None:
-        if value is not None:
-            number, of = map(int, value.split("/"))
-            if not 1 <= number <= of:
-                raise ValueError("expected K/N with K from 1 to N, such as 3/64")
+        number, of = map(int, (value or "1/1").split("/"))
+        if not 1 <= number <= of:
+            raise ValueError("expected K/N with K from 1 to N, such as 3/64")
         return value
 
     @property
-    def part_of_all(self) -> tuple[int, int] | None:
+    def part_of_all(self) -> tuple[int, int]:
         """(which, of how many), the first of them 0."""
-        if self.part is None:
-            return None
-        number, of = map(int, self.part.split("/"))
+        number, of = map(int, (self.part or "1/1").split("/"))
         return number - 1, of
 
 

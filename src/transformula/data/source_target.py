@@ -24,7 +24,7 @@ def read_rows(sources: Named, settings: RowSettings, key: str, notes: list[str],
     """The rows of some sources with the fields `source`, `target` and perhaps `references`; `key` names them in errors.
     What a person is told is added to `notes`."""
     assert sources is not None
-    fields, note = columns(sources, settings)
+    fields, note = source_target_columns(sources, settings)
     notes += [f"{key}: {note}"] if note else []
     kinds = {"source": "picture"} if images else {}
     if settings.references is not None:
@@ -33,7 +33,7 @@ def read_rows(sources: Named, settings: RowSettings, key: str, notes: list[str],
     return records.read_all(key, notes)
 
 
-def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, str | int], str]:
+def source_target_columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, str | int], str]:
     """Which columns are the source and the target: those that are named, `source` and `target`, or the only two; and
     what a person is told of the first row of a table."""
     named = {"source": settings.source, "target": settings.target}
@@ -69,7 +69,7 @@ def references_of(records: Sequence[Record]) -> list[list[str]]:
     return [[text for text in texts if text.strip()] for texts in references if isinstance(texts, list)]
 
 
-def fitting(
+def within_limits(
     lengths: Mapping[str, np.ndarray], most: Mapping[str, int | None], too_long: str, records: Sequence[Record]
 ) -> tuple[np.ndarray, str]:
     """Which rows may be trained on: (rows,) bool; and what is said of the others, which, as `too_long` says, are

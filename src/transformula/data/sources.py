@@ -32,9 +32,7 @@ from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
 from .format import Format, Options, extension, formats, has_columns, place_of
 from .formats.table import read_unnamed
-from .hub import NEEDS as NEEDS_HUB
-from .hub import HubName, HubSet, is_hub
-from .lines import check_regular, lines_of, near_files, shown, unreadable, utf8_of
+from .lines import access_error, check_regular, excerpt, lines_of, near_files, utf8_of
 from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
 
 Source = str | Path | Mapping[str, str | Path]
@@ -98,13 +96,13 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
     """
     if is_built_in(source):
         return [_built_in(str(source))]
-    files = source if isinstance(source, Mapping) else beside(source)
+    files = source if isinstance(source, Mapping) else parallel_files(source)
     if files:
         return [_parallel({name: Path(file).expanduser() for name, file in files.items()})]
     assert not isinstance(source, Mapping)
     if is_hub(source):
         return [_hub(str(source))]
-    label, file = apart(source)
+    label, file = split_label(source)
     if label.endswith(":"):
         raise ConfigError(f"data: {source} has a weight, which is for streams; add {setting('stream')}")
     if label:
@@ -116,13 +114,14 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
             return [_of_classes(path, classes)]
         if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
             captions, image = captions_of(path)
-            return [_file(captions, file_format, texts, image)]
-    found = [_file(file, file_format, texts) for file in files_of(source)]
+            return [file_origin(captions, file_format, texts, image)]
+    found = [file_origin(file, file_format, texts) for file in files_of(source)]
     left_out = endings_left_out(source)
     return [replace(found[0], said=(left_out,)), *found[1:]] if left_out else found
 
 
-def _file(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:
+def file_origin(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:
+    """The rows of a file. Raises DataError for one of no known format; of `texts` one is a text."""
     kind = file_format or extension(path)
     known = [name for name in formats.names() if texts or formats.has_columns(name)]
     if kind not in known and texts and file_format is None:
@@ -184,7 +183,7 @@ def _parallel(files: Mapping[str, Path]) -> Origin:
         counts = [number - 1 if value is None else number + sum(1 for _ in rest) for _, value, rest in each]
         listed = ", ".join(f"{path} has {count:,}" for path, count in zip(paths, counts, strict=True))
         path, value = next((path, one[1]) for path, one, _ in each if one is not None)
-        line = shown(value) if isinstance(value, str) else "a picture"
+        line = excerpt(value) if isinstance(value, str) else "a picture"
         message = f"{listed} lines (a line ends at \\n only); the files must be equal line by line: {line}"
         return DataError(f"has no partner: {message}", path=path, line=number)
 
@@ -198,7 +197,7 @@ def _labeled(label: str, path: Path, file_format: str | None) -> list[Origin]:
 
     def one(file: Path) -> Origin:
         known = file_format is not None or has_columns(file)
-        origin = _file(file, file_format, texts=False) if known else _parallel({"text": file})
+        origin = file_origin(file, file_format, texts=False) if known else _parallel({"text": file})
 
         def rows(options: Options) -> Iterator[PlacedRow]:
             return ((place, {**row, "label": label}) for place, row in origin.read(options))
@@ -241,6 +240,8 @@ def text_of(file: Path, options: Options) -> Any:
 def _hub(name: str) -> Origin:
     """The rows of a data set of the hub; where the name says how many, no more is fetched."""
 
+    from .hub import HubName, HubSet
+
     def rows(options: Options) -> Iterator[PlacedRow]:
         known = HubSet(name)
         of_all = itertools.chain.from_iterable(known.rows(file) for file in range(len(known.files)))
@@ -251,10 +252,15 @@ def _hub(name: str) -> Origin:
     return Origin(name, rows, ("join",))
 
 
+def is_hub(source: object) -> bool:
+    """Whether a source is the name of a data set of the hub; `hub:`, their earlier spelling, is refused later."""
+    return str(source).startswith(("hf:", "hub:"))
+
+
 # Files.
 
 
-def apart(source: Source) -> tuple[str, str]:
+def split_label(source: Source) -> tuple[str, str]:
     """What a name such as positive=reviews.pos says before the file, "positive=", and the file; of web=0.7:pages, a
     source with a weight, "web=0.7:" and the file; of any other, nothing and all of it."""
     parts = re.fullmatch(r"([^=/\\:{}*?]+=(?:[0-9.]+:)?)(.+)", source) if isinstance(source, str) else None
@@ -263,7 +269,7 @@ def apart(source: Source) -> tuple[str, str]:
     return parts[1], parts[2]
 
 
-def beside(source: Source) -> dict[str, str]:
+def parallel_files(source: Source) -> dict[str, str]:
     """The parallel files of a name such as train.{de,en}, by what stands in the braces; none for any other source."""
     braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source) if isinstance(source, str) else None
     if braces is None or Path(str(source)).exists():
@@ -328,7 +334,7 @@ def visible_files(folder: Path) -> list[Path]:
     not be read."""
 
     def refused(error: OSError) -> None:
-        raise unreadable(Path(error.filename or folder), error)
+        raise access_error(Path(error.filename or folder), error)
 
     paths = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
     return [p for p in paths if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)]
@@ -344,40 +350,40 @@ def class_folders(folder: Path) -> dict[str, Path]:
 # Names of data in a configuration.
 
 
-def is_there(source: str) -> bool:
+def source_exists(source: str) -> bool:
     """Whether a source is a set, or files that exist."""
-    if is_built_in(source) or is_hub(apart(source)[1]):
+    if is_built_in(source) or is_hub(split_label(source)[1]):
         return True
     try:
-        files = [os.path.expanduser(file) for file in beside(source).values() or [apart(source)[1]]]
+        files = [os.path.expanduser(file) for file in parallel_files(source).values() or [split_label(source)[1]]]
         return all(os.path.exists(file) or (glob.has_magic(file) and glob.glob(file, recursive=True)) for file in files)
     except (OSError, ValueError):
         return False
 
 
-def gone(sources: Named) -> list[str]:
+def missing_sources(sources: Named) -> list[str]:
     """Those of the sources whose files are not there."""
-    return [source for source in map(str, several(sources)) if not is_there(source)]
+    return [source for source in map(str, several(sources)) if not source_exists(source)]
 
 
-def absolute(value: Any) -> Any:
+def absolute_names(value: Any) -> Any:
     """Names of files as they are found from every folder; what names no file that is there stays as it is."""
     if isinstance(value, list):
-        return [absolute(one) for one in value]
-    if not isinstance(value, str) or is_built_in(value) or not is_there(value):
+        return [absolute_names(one) for one in value]
+    if not isinstance(value, str) or is_built_in(value) or not source_exists(value):
         return value
-    label, file = apart(value)
+    label, file = split_label(value)
     if is_hub(file):
         return value
     return label + os.path.abspath(os.path.expanduser(file))
 
 
-def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of data as a run records them: its files, and the folder of a tokenizer, are found from every folder."""
-    files = {key: absolute(settings[key]) for key in SOURCES if key in settings}
+    files = {key: absolute_names(settings[key]) for key in SOURCES if key in settings}
     tokenizer = settings.get("tokenizer")
     if tokenizer is not None and tokenizer not in tokenizers:
-        files["tokenizer"] = absolute(tokenizer)
+        files["tokenizer"] = absolute_names(tokenizer)
     return {**settings, **files}
 
 
@@ -388,10 +394,10 @@ def need_sources(sources: Named, texts: bool = False, pictures: bool = False) ->
         if is_built_in(source):
             built_in_sets.need(source.partition(":")[0])
             continue
-        _, file = apart(source)
+        _, file = split_label(source)
         if is_hub(file):
-            need("datasets", NEEDS_HUB)
-        elif not beside(source):
+            need("datasets", "reading a data set of the hub")
+        elif not parallel_files(source):
             for path in files_of(file) if texts else [Path(file)]:
                 if extension(path) in formats:
                     formats.need(extension(path))

@@ -28,10 +28,10 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, setting
 from ..tokenizers.texts import Texts, place_of
 from .corpus import Corpus
-from .lines import shown
-from .messages import said
+from .lines import excerpt
+from .messages import message_text
 from .preview import working
-from .records import Record, Value, listed
+from .records import Record, Value, source_names
 from .settings import FRACTION, Named, SourceSettings, TestedSettings
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Split:
     alone: bool = False  # there is no text for training: it is that for validation
 
 
-def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:
+def split_by_hash(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:
     """Rows to train on, and those that are held out, each in their order, by hashes below 2^64 of which at least two
     are different: neither are none."""
     limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
@@ -57,10 +57,10 @@ def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list
     return [row for row, out in zip(rows, held, strict=True) if not out], list(itertools.compress(rows, held))
 
 
-def stratified(
+def split_by_label(
     rows: Sequence[T], hashes: Sequence[int], labels: Sequence[Collection[str]], share: float
 ) -> tuple[list[T], list[T]]:
-    """As `parted`, with about `share` of each label held out, and never all that a label has.
+    """As `split_by_hash`, with about `share` of each label held out, and never all that a label has.
 
     Rows of equal hashes stay together, by the rarest of their labels (Sechidis et al. 2011 begin with it, too). As many
     are held out as `share` says; the largest remainders are rounded up.
@@ -79,7 +79,7 @@ def stratified(
     for label in [label for label in remainders if held[label] < most[label]][:further]:
         held[label] += 1
     if not any(held.values()):  # each label once
-        return parted(rows, hashes, share)
+        return split_by_hash(rows, hashes, share)
     out = {number for label, numbers in strata.items() for number in numbers[: held[label]]}
     inside = [number in out for number in hashes]
     return [row for row, one in zip(rows, inside, strict=True) if not one], list(itertools.compress(rows, inside))
@@ -99,7 +99,7 @@ def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
         how = f"the last {fraction:.3g} of the text validates"
         return Split(Texts([text[:at]]), Texts([text[at:]]), how, whole=False)
     hashes = [int.from_bytes(digest[:8], "big") for digest in documents.digests]
-    training, validation = map(Texts, parted(documents.contents, hashes, fraction))
+    training, validation = map(Texts, split_by_hash(documents.contents, hashes, fraction))
     how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash (about {fraction:.3g})"
     return Split(training, validation, how, whole=True)
 
@@ -150,7 +150,9 @@ def split_records(
     if len(set(hashes)) < 2:
         what = "are no records" if not rows else "is only one record, or one group of records"
         raise DataError(f"there {what}: none can be held out; name more, or validation data")
-    return parted(rows, hashes, share) if labels is None else stratified(rows, hashes, list(map(labels, rows)), share)
+    if labels is None:
+        return split_by_hash(rows, hashes, share)
+    return split_by_label(rows, hashes, list(map(labels, rows)), share)
 
 
 @dataclass(frozen=True)
@@ -208,12 +210,13 @@ def read_split(
             for name, rows in held.items()
             if grouped or named[name] is not None
         ]
-        training, dropped = without_overlap(training, overlaps, settings.overlap)
+        training, dropped = remove_overlap(training, overlaps, settings.overlap)
     if dropped:
         notes.append(f"{dropped:,} rows were dropped from training: they are also evaluation rows")
     elif any(overlap.rows for overlap in overlaps):
         notes.append("kept in training: " + "; ".join(str(overlap).splitlines()[0] for overlap in overlaps))
-    return SplitRows(listed(data), training, held["validation"], held.get("test", held["validation"]), tuple(notes))
+    validation = held["validation"]
+    return SplitRows(source_names(data), training, validation, held.get("test", validation), tuple(notes))
 
 
 SHOWN = 10  # rows of an overlap that are listed
@@ -269,7 +272,7 @@ def find_overlap(
     return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(places), tuple(compared or ()))
 
 
-def without_overlap(
+def remove_overlap(
     training: Sequence[Record], overlaps: Sequence[Overlap], overlap: str = "refuse"
 ) -> tuple[Sequence[Record], int]:
     """The training records to go on with, and how many were left out. An overlap is a DataError that lists the rows
@@ -300,7 +303,7 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
         if isinstance(value, Tensor):
             content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
         else:
-            content = " ".join(one_text(value).split()).encode("utf-8", "surrogatepass")
+            content = " ".join(as_one_text(value).split()).encode("utf-8", "surrogatepass")
         parts.append(b"%b %d %b" % (name.encode(), len(content), content))
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -309,13 +312,13 @@ def short_row(record: Record, width: int = 48) -> str:
     return "  ".join(
         f"{name}: picture of {' x '.join(map(str, value.shape))}"
         if isinstance(value, Tensor)
-        else f"{name}: {shown(one_text(value), width)}"
+        else f"{name}: {excerpt(as_one_text(value), width)}"
         for name, value in record.items()
     )
 
 
-def one_text(value: str | float | list[Any] | Mapping[str, Any]) -> str:
+def as_one_text(value: str | float | list[Any] | Mapping[str, Any]) -> str:
     """A text, a number, a message, or a list of such, as one text."""
     if isinstance(value, Mapping):
-        return f"{value['role']}: {said(dict(value))}"
-    return " ".join(map(one_text, value)) if isinstance(value, list) else str(value)
+        return f"{value['role']}: {message_text(dict(value))}"
+    return " ".join(map(as_one_text, value)) if isinstance(value, list) else str(value)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.texts import Texts
 from .corpus import Corpus
-from .preview import Preview, under
+from .preview import Preview, rows_under
 from .splits import Split
 from .tokens import Tokens
 from .windows import ContinuedWindows, WindowOrder, Windows
@@ -40,9 +40,7 @@ class TokenData:
     has_text: ClassVar[bool] = True
     UNRECORDED: ClassVar[frozenset[str]] = frozenset(["examples", "chosen", "notes"])
 
-    def windows(
-        self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False
-    ) -> WindowOrder:
+    def windows(self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False) -> WindowOrder:
         """Windows of the training side; with `continued` each row goes on from step to step. Raises DataError where
         there are too few tokens, ConfigError for data that cannot be continued."""
         order = ContinuedWindows if continued else Windows
@@ -76,7 +74,7 @@ class TokenData:
         tokenizer = ("tokenizer", f"{self.tokenizer.kind}, vocab {self.tokenizer.vocab:,}{chosen}")
         notes = [("note", note) for note in self.corpus.notes]
         rows = [*self._data_rows(about), tokenizer, *self._token_rows(about)]
-        return Preview(about, [*rows, *under("examples", about.get("examples", ())), *notes])
+        return Preview(about, [*rows, *rows_under("examples", about.get("examples", ())), *notes])
 
     def describe(self) -> dict[str, Any]:
         """Plain data for the manifest of a run."""

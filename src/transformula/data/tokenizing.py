@@ -74,7 +74,7 @@ def no_room(key: str, size: Any, tokenizer: Tokenizer) -> ConfigError:
     )
 
 
-def learns(name: str) -> bool:
+def is_trained(name: str) -> bool:
     """Whether the tokenizer that a setting names is trained on text."""
     return folder_named(name) is None and (name in ("auto", "characters") or tokenizers.get(name).sized)
 

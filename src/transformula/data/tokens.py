@@ -22,7 +22,7 @@ from ..structured import load_json
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.texts import PIECE, Texts, groups, pieces_of
 from .cache import ABOUT, cached_entry
-from .encoded import marked
+from .encoded import add_marks
 
 VERSION = 1
 FILE = "tokens.bin"
@@ -127,4 +127,4 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.nda
             yield mark
         else:
             ids, lengths = tokenizer.encode_joined([str(content, "utf-8") for content in group])
-            yield marked(ids, lengths, (), between)[0] if between else ids
+            yield add_marks(ids, lengths, (), between)[0] if between else ids

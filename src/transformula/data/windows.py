@@ -14,12 +14,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..errors import DataError
+
+if TYPE_CHECKING:
+    from .tokens import Tokens
 
 BLOCK = 1024  # places of the order that are computed at once: a thousand cost little more than one
 ROUNDS = 8
@@ -84,19 +87,11 @@ class Permutation:
 
 
 @lru_cache(maxsize=8)
-def permuted(size: int, keys: tuple[int, ...], first: int = 0, end: int | None = None) -> np.ndarray:
+def permuted_indices(size: int, keys: tuple[int, ...], first: int = 0, end: int | None = None) -> np.ndarray:
     """Where `Permutation(size, *keys)` puts the indices `first` to `end` - 1, or all; kept for the next call."""
     order = Permutation(size, *keys)(np.arange(first, size if end is None else min(end, size)))
     order.flags.writeable = False  # it is shared by all that ask for it
     return order
-
-
-class IdRow(Protocol):
-    """A row of ids: an array, or `Tokens`."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, places: Any, /) -> Any: ...
 
 
 class WindowOrder(ABC):
@@ -135,7 +130,7 @@ class Windows(WindowOrder):
 
     def __init__(
         self,
-        ids: IdRow,
+        ids: Tokens | np.ndarray,
         context: int,
         batch: int,
         accumulate: int = 1,
@@ -170,7 +165,7 @@ class Windows(WindowOrder):
         while at < end:
             epoch, place = divmod(at, self.count)
             first = place % BLOCK
-            block = permuted(self.count, (self.seed, epoch), place - first, place - first + BLOCK)
+            block = permuted_indices(self.count, (self.seed, epoch), place - first, place - first + BLOCK)
             parts.append(key(self.seed, epoch, 1) % self.slack + block[first : first + end - at] * self.context)
             at += len(parts[-1])
         return np.concatenate(parts)
@@ -204,5 +199,5 @@ class ContinuedWindows(Windows):
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         epoch, place = divmod(step, self.strip)
-        strips = permuted(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
+        strips = permuted_indices(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
         return key(self.seed, epoch, 1) % self.slack + (strips * self.strip + place) * self.context

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import DataError
-from .lines import RATIO, UNPACKED, opened
+from .lines import RATIO, UNPACKED, open_binary
 
 
-def damaged(path: Path, error: object) -> DataError:
+def damaged_file(path: Path, error: object) -> DataError:
     """The error for a document that cannot be read."""
     kind = path.suffix or "zip"
     reason = f"({' '.join(str(error).split())[:120]})"
@@ -19,14 +19,14 @@ def damaged(path: Path, error: object) -> DataError:
 
 
 @contextmanager
-def zipped(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """A zip file, of which no more can be unpacked than it says, and that is no more than text packs to. Raises
     DataError."""
-    with opened(path) as file:
+    with open_binary(path) as file:
         try:
             packed = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-            raise damaged(path, error) from None
+            raise damaged_file(path, error) from None
         with packed:
             size = sum(entry.file_size for entry in packed.infolist())
             if size > max(UNPACKED, RATIO * path.stat().st_size):

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..model.transformer import evaluating
-from .candidates import best_continuations, log_probabilities, repeated, to_host
-from .decoding import USUAL_LENGTH, Decoder, device_of, logits_of, not_finite, padded
+from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
+from .decoding import USUAL_LENGTH, Decoder, device_of, logits_of, not_finite, pad_ids
 from .settings import SearchSettings
 
 MOST_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
@@ -133,15 +133,15 @@ def search(
     ends = [] if end is None else [end] if isinstance(end, int) else list(end)
     if not together:
         raise InputError("a search needs a model")
-    sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes, usual)
+    sentences = checked_sentences(together, prompts, settings, ends, inputs or {}, prefixes, usual)
     together = [evaluating(model) for model in together]
     with torch.inference_mode():
         for batch in batches(sentences, settings):
-            run(together, batch, settings, ends)
+            search_batch(together, batch, settings, ends)
     return [sentence.best(settings.n_best) for sentence in sentences]
 
 
-def gathered(
+def checked_sentences(
     models: Sequence[Decoder],
     prompts: Sequence[Sequence[int]],
     settings: SearchSettings,
@@ -168,7 +168,7 @@ def gathered(
             raise InputError(f"sentence {number}: the token that ends it stands in its prefix")
         most = settings.most_tokens(ids.get("source", max(ids.values(), default=0)), usual)
         if limit is not None:
-            most = within(limit, number, len(prompt), most, settings, bool(ends))
+            most = room_for(limit, number, len(prompt), most, settings, bool(ends))
         if len(prefix) > most:
             what = f"sentence {number}: a prefix of {len(prefix)} tokens"
             raise InputError(f"{what}, where at most {most} may be written")
@@ -177,7 +177,7 @@ def gathered(
     return sentences
 
 
-def within(limit: int, number: int, prompt: int, most: int, settings: SearchSettings, with_end: bool) -> int:
+def room_for(limit: int, number: int, prompt: int, most: int, settings: SearchSettings, with_end: bool) -> int:
     """How many of `most` tokens fit in the learned positions after a prompt."""
     room = limit - prompt + (not with_end)  # all but the last token is read again
     required = max(1, settings.min_length)
@@ -207,9 +207,11 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
         yield batch
 
 
-def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int]) -> None:
+def search_batch(
+    models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int]
+) -> None:
     """Search for the sentences of one batch: their `ended` is filled."""
-    decodings, logits = read(models, batch, bool(ends))
+    decodings, logits = read_prompts(models, batch, bool(ends))
     device = logits[0].device
     stops = torch.tensor(list(ends), dtype=torch.long, device=device)
     for sentence, total in zip(batch, sums_of_prefixes(batch, logits, settings), strict=True):
@@ -269,7 +271,7 @@ def continuations(
             ranking = ranking.index_copy(0, rows, only.index_copy(1, stops, ranking[rows][:, stops]))
     if written is not None:
         assert settings.block_ngrams is not None
-        blocked = repeated(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
+        blocked = repeated_ngrams(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
         ranking = ranking.masked_fill(blocked, ruled_out)
     sums = torch.tensor([total for s in live for total, _ in s.beam], dtype=logs.dtype, device=device)
     places = None
@@ -284,7 +286,7 @@ def continuations(
     return found
 
 
-def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
+def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
     """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits (sentences,
     length, vocab) of each model."""
     texts = [s.prompt + s.prefix for s in batch]
@@ -294,7 +296,7 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
     for model in models:
         device = device_of(model)
         decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
-        chunk, lengths = padded(texts, device)
+        chunk, lengths = pad_ids(texts, device)
         logits.append(logits_of(model, model.step(chunk, decodings[-1], new=lengths)))
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
@@ -311,7 +313,7 @@ def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any
         if not is_ids(values[0]):
             tensors[name] = torch.stack(values).to(device)
             continue
-        tensors[name], sizes = padded(values, device)
+        tensors[name], sizes = pad_ids(values, device)
         if sizes is not None:
             lengths[name] = sizes
     return {**tensors, "lengths": lengths} if lengths else tensors

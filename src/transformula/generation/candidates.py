@@ -34,7 +34,7 @@ def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> 
     return mixed, mixed
 
 
-def repeated(written: Tensor, n: int, vocab: int) -> Tensor:
+def repeated_ngrams(written: Tensor, n: int, vocab: int) -> Tensor:
     """(rows, vocab), bool: the tokens that would complete an n-gram which the row has already.
 
     written (rows, length), token ids, the last on the right; -1 on the left where a row is shorter.

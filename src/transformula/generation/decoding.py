@@ -98,11 +98,11 @@ def generate(
     ]
     if rows:
         with torch.inference_mode():
-            run(evaluating(model), rows, settings, window, finished, on_token)
+            write_rows(evaluating(model), rows, settings, window, finished, on_token)
     return [row.written for row in rows]
 
 
-def run(
+def write_rows(
     model: Decoder,
     live: list[TextRow],
     settings: SamplingSettings,
@@ -111,7 +111,7 @@ def run(
     on_token: Callable[[int, int], None] | None,
 ) -> None:
     """Write into rows until each has its `most` tokens or is finished."""
-    decoding, logits = read(model, live, window)
+    decoding, logits = read_rows(model, live, window)
     seen = None
     if settings.repetition_penalty != 1.0:  # which tokens stand in each row: (batch, vocab)
         seen = torch.zeros_like(logits, dtype=torch.bool)
@@ -139,12 +139,12 @@ def run(
             seen = None if seen is None else seen[kept]
             decoding.select(kept)
         if window is not None and any(len(row.tokens) - row.begin > window for row in live):
-            decoding, logits = read(model, live, window)
+            decoding, logits = read_rows(model, live, window)
         else:
-            logits = logits_of(model, stepped(model, chosen.unsqueeze(1), decoding))[:, -1]
+            logits = logits_of(model, step_model(model, chosen.unsqueeze(1), decoding))[:, -1]
 
 
-def read(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[Any, Tensor]:
+def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[Any, Tensor]:
     """Fresh caches that hold the rows' texts, and the logits after each: (batch, vocab).
 
     With a window, a row that is longer begins again with the last half window; the others are read as they are, so what
@@ -158,13 +158,13 @@ def read(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[Any, 
     # The last token written is never read, hence the 1.
     whole = max(row.prompt + row.most - row.begin - 1 for row in rows)
     decoding = model.start(len(rows), max(whole if window is None else window, longest))
-    tokens, lengths = padded(texts, device_of(model))
-    logits = logits_of(model, stepped(model, tokens, decoding, lengths))
+    tokens, lengths = pad_ids(texts, device_of(model))
+    logits = logits_of(model, step_model(model, tokens, decoding, lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
     return decoding, logits[torch.arange(len(rows), device=logits.device), last]
 
 
-def stepped(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
+def step_model(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
     """A step of a model. One that reads which document each token is of is told that all are of one."""
     if "document" not in getattr(model, "inputs", ()):
         return model.step(tokens, decoding, new=new)
@@ -190,7 +190,7 @@ def device_of(model: Any) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def padded(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+def pad_ids(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where all agree."""
     lengths = torch.tensor([len(text) for text in texts])
     tokens = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)

@@ -57,7 +57,7 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(probabilities < p * probabilities.amax(-1, keepdim=True), float("-inf"))
 
 
-def filtered(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = None) -> Tensor:
+def filter_logits(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = None) -> Tensor:
     """All filters in their order; in float32 at least. At temperature 0 only the repetition penalty acts.
 
     A temperature divides the logits less their largest, in float64: however small it is, that of the most probable
@@ -95,5 +95,5 @@ def choose(
     device = logits.device
     if device.type == "mps":
         logits, seen = logits.cpu(), None if seen is None else seen.cpu()
-    logits = filtered(logits, settings, seen)
+    logits = filter_logits(logits, settings, seen)
     return (logits.argmax(-1) if settings.temperature == 0.0 else draw(logits, generators)).to(device)

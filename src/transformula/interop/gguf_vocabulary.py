@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import CheckpointError
 from ..tokenizers.base import FILE
-from ..tokenizers.byte_level import flat
+from ..tokenizers.byte_level import parts_in_sequence
 from .named.exports import content
 from .token_names import names_of, tokenizer_of
 
@@ -99,7 +99,7 @@ def unlike(state: Mapping[str, Any]) -> Iterator[str]:
     model, decoder = state["model"], state.get("decoder") or {}
     if "merges" not in model or decoder.get("type") != "ByteLevel":
         yield "it is no BPE of bytes"
-    normalizers = [part.get("type") for part in flat(state.get("normalizer"), "normalizers")]
+    normalizers = [part.get("type") for part in parts_in_sequence(state.get("normalizer"), "normalizers")]
     if normalizers not in ([], ["NFC"]):
         yield f"its normalizer {', '.join(map(str, normalizers))} changes texts"
     if cut_of(state) is None:
@@ -109,7 +109,7 @@ def unlike(state: Mapping[str, Any]) -> Iterator[str]:
 def cuts_of(state: Mapping[str, Any]) -> list[str]:
     """How texts are cut, as the data file says it."""
     cuts = []
-    for part in flat(state.get("pre_tokenizer"), "pretokenizers"):
+    for part in parts_in_sequence(state.get("pre_tokenizer"), "pretokenizers"):
         match part:
             case {"type": "ByteLevel", "add_prefix_space": False}:
                 cuts += ["ByteLevel"] if part.get("use_regex", True) else []
@@ -131,7 +131,7 @@ def cut_of(state: Mapping[str, Any]) -> Any:
 
 def beginning(state: Mapping[str, Any]) -> int | None:
     """The token that stands before each text."""
-    for part in flat(state.get("post_processor"), "processors"):
+    for part in parts_in_sequence(state.get("post_processor"), "processors"):
         first = (part.get("single") or [{}])[0].get("SpecialToken")
         if part.get("type") == "TemplateProcessing" and first:
             number: int = part["special_tokens"][first["id"]]["ids"][0]

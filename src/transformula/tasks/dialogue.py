@@ -26,9 +26,9 @@ from pydantic import Field, field_validator
 from torch import nn
 
 from ..data.conversations import REPLIES, is_reply, messages_in, read_conversations
-from ..data.lines import shown
-from ..data.messages import TOOLS, Message, beside_text, said
-from ..data.preview import Preview, lengths_of, lengths_shown, under
+from ..data.lines import excerpt
+from ..data.messages import TOOLS, Message, message_text, unread_keys
+from ..data.preview import Preview, lengths_in_words, lengths_of, rows_under
 from ..data.records import Record
 from ..data.settings import Named, SourceSettings
 from ..data.splits import SplitRows
@@ -133,7 +133,7 @@ class Chat(Replying):
     def turns(self, dialogues: Sequence[Sequence[Message]]) -> list[list[Turn]]:
         """Messages as turns."""
         messages = [message for dialogue in dialogues for message in dialogue]
-        texts = iter(self.tokenizer.encode_many(list(map(said, messages))))
+        texts = iter(self.tokenizer.encode_many(list(map(message_text, messages))))
 
         def turn(message: Message) -> Turn:
             parts = [self.marks[message["role"]], next(texts).astype(np.int32), np.array([self.end], dtype=np.int32)]
@@ -213,7 +213,7 @@ def read_dialogues(sources: Any, settings: Any, key: str, notes: list[str]) -> l
         raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")
     if len(kept) < len(rows):
         notes.append(f"{key}: {len(rows) - len(kept):,} rows without a reply are left out")
-    unread = sum((beside_text(messages_in(row)) for row in kept), Counter[str]())
+    unread = sum((unread_keys(messages_in(row)) for row in kept), Counter[str]())
     if unread:
         listed = ", ".join(f"{name} (of {count:,} messages)" for name, count in sorted(unread.items()))
         notes.append(f"{key}: not read, as the template has roles and texts alone: {listed}")
@@ -223,7 +223,7 @@ def read_dialogues(sources: Any, settings: Any, key: str, notes: list[str]) -> l
 def dialogue_texts(records: Sequence[Record], settings: Any) -> list[str]:
     """Dialogues as texts, from which a tokenizer learns."""
     mark = settings.template.get
-    return ["".join(mark(one["role"], "") + said(one) + "\n" for one in messages_in(row)) for row in records]
+    return ["".join(mark(one["role"], "") + message_text(one) + "\n" for one in messages_in(row)) for row in records]
 
 
 @task("dialogue", aliases=["instructions"])
@@ -314,9 +314,9 @@ A conversation longer than the model's context loses its oldest messages, and a 
             if places:
                 place = places[number % len(places)]
                 asked.append(messages[:place])
-                references.append(said(messages[place]))
+                references.append(message_text(messages[place]))
         replies = self.chat.predict([model], asked)
-        last = (said(messages[-1]) for messages in asked)
+        last = (message_text(messages[-1]) for messages in asked)
         return [(one, right, reply) for one, right, (reply,) in zip(last, references, replies, strict=True)]
 
     @property
@@ -376,8 +376,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
             rows += [
                 ("learned", f"{counted:,} tokens ({self.chosen.learn}) of {len(self.texts):,} texts"),
                 ("batches", f"{self.chosen.batch_tokens:,} tokens: {self.buckets.fill()}"),
-                *under("examples", examples),
-                ("lengths", lengths_shown(lengths)),
+                *rows_under("examples", examples),
+                ("lengths", lengths_in_words(lengths)),
             ]
         return Preview(about, [*rows, *(("note", note) for note in self.notes)])
 
@@ -414,7 +414,7 @@ def too_long_notes(name: str, side: Dialogues) -> list[str]:
 
 def shorten_dialogue(messages: Sequence[Message]) -> str:
     """The first messages of a dialogue on one line."""
-    texts = [f"{one['role']}: {shown(said(one), 40)}" for one in messages]
+    texts = [f"{one['role']}: {excerpt(message_text(one), 40)}" for one in messages]
     return "  ".join(texts[:3]) + (f"  ({len(texts)} messages)" if len(texts) > 3 else "")
 
 

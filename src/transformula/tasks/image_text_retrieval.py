@@ -22,7 +22,7 @@ from torch import Tensor
 from ..data.pictures import PictureFile, picture_numbers
 from ..data.records import Record, read_records
 from ..data.settings import WholeRowSettings
-from ..data.source_target import columns
+from ..data.source_target import source_target_columns
 from ..data.splits import SplitRows
 from ..errors import InputError
 from ..generation.decoding import device_of
@@ -116,7 +116,7 @@ class CaptionedPictures(VectorReader):
         return image, text
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
-        fields, note = columns(sources, settings)
+        fields, note = source_target_columns(sources, settings)
         notes += [f"{key}: {note}"] if note else []
         return read_records(sources, fields, images=["source"], **settings.reading).read_all(key, notes)
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.loading import data_of
+from ..data.prepare import data_of
 from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..errors import ConfigError, InputError, setting

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..data.lines import shown
+from ..data.lines import excerpt
 from ..errors import InputError
 from ..generation.decoding import device_of
 from ..generation.settings import FillSettings
@@ -93,7 +93,7 @@ class Filling(Predictor):
     def ids(self, text: str, sign: str) -> np.ndarray:
         """(tokens,) with the mask for each gap. Raises InputError for a text without one."""
         if sign not in text:
-            raise InputError(f"there is no gap in {shown(text)}: write {sign} where a token is missing")
+            raise InputError(f"there is no gap in {excerpt(text)}: write {sign} where a token is missing")
         first, *others = (self.tokenizer.encode(part) for part in self.parts(text, sign))
         ids = [*first, *(number for part in others for number in (mask_of(self.tokenizer), *part))]
         return whole_text(self.tokenizer, ids, self.documents)

@@ -14,7 +14,7 @@ import torch
 from numpy.random import Generator
 from pydantic import Field
 
-from ..data.encoded import padded
+from ..data.encoded import pad_rows
 from ..data.settings import TextSettings
 from ..data.token_data import TokenData
 from ..errors import ConfigError, InputError
@@ -152,7 +152,7 @@ def text_batches(
     for first in range(0, len(rows), TEXTS_AT_ONCE):
         some = rows[first : first + TEXTS_AT_ONCE]
         lengths = {"tokens": torch.tensor([len(row) for row in some])}
-        yield some, Batch({"tokens": padded(some)}, torch.empty(0), lengths).to(device_of(model))
+        yield some, Batch({"tokens": pad_rows(some)}, torch.empty(0), lengths).to(device_of(model))
         if progress is not None:
             progress(first + len(some), len(rows))
 

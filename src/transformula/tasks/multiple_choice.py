@@ -23,9 +23,9 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from ..data.lines import shown
+from ..data.lines import excerpt
 from ..data.preview import Preview
-from ..data.records import Record, columns_of, in_words, read_records
+from ..data.records import Record, columns_in_words, columns_of, read_records
 from ..data.settings import Named, SourceSettings
 from ..data.sources import files_of
 from ..data.splits import SplitRows
@@ -102,7 +102,7 @@ def read_questions(records: Sequence[Record]) -> list[Question]:
         number = options.index(right) if right in options else int(right) if right.isdecimal() else len(pairs)
         if number >= len(pairs) or len(pairs) < 2:
             raise DataError(
-                f"{row.place}: the right choice is {shown(right)}, of {len(pairs)}; expected one of at least two, by"
+                f"{row.place}: the right choice is {excerpt(right)}, of {len(pairs)}; expected one of at least two, by"
                 " its number from 0 or its text"
             )
         questions.append(Question(pairs, number, row.place))
@@ -118,7 +118,7 @@ def read_rows(sources: Any, settings: Any, key: str, notes: list[str]) -> list[R
     if fields is None:
         known = "; ".join(f"{field}: {' or '.join(each)}" for field, each in COLUMNS.items())
         raise ConfigError(
-            f"{key}: {in_words(sources, names)}; expected"
+            f"{key}: {columns_in_words(sources, names)}; expected"
             f" {', or '.join(' and '.join(each) for each in LAYOUTS)} ({known})"
         )
     kinds = {field: "list" for field in fields if field in ("choices", "context_options")}

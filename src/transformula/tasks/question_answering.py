@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..data.lines import shown
+from ..data.lines import excerpt
 from ..data.records import Record, columns_of, read_records
 from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
@@ -454,8 +454,8 @@ def locate_answers(record: Record) -> Record:
     for text, start in zip(answers, starts, strict=True):
         if start < 0 or context[start : start + len(text)] != text:
             raise DataError(
-                f"{record.place}: the answer {shown(text)} does not stand in the context at character {start}; there"
-                f" stands {shown(context[max(0, start) :][: len(text)])}: set the start or the answer right"
+                f"{record.place}: the answer {excerpt(text)} does not stand in the context at character {start}; there"
+                f" stands {excerpt(context[max(0, start) :][: len(text)])}: set the start or the answer right"
             )
     values = {"question": record["question"], "context": context, "answers": answers, "starts": starts}
     return Record(values, record.place, record.group)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data.conversations import REPLIES
-from ..data.lines import shown
-from ..data.messages import LISTS, TOOLS, Message, messages_of, said, texts_in, tools_of
+from ..data.lines import excerpt
+from ..data.messages import LISTS, TOOLS, Message, message_text, messages_of, texts_in, tools_of
 from ..errors import InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
@@ -144,7 +144,7 @@ class Replying(Predictor):
             given = row["messages"]
             given = [{"role": "user", "content": given}] if isinstance(given, str) else given
             messages = [*tools_of(row, f"source {number}"), *messages_of(given, f"source {number}")]
-            messages = [one for one in messages if said(one).strip()]
+            messages = [one for one in messages if message_text(one).strip()]
             self.check_roles(messages, f"source {number}")
             if messages and messages[-1]["role"] == REPLIES:
                 raise InputError(f"source {number}: ends with a reply; leave it out, or add what is replied to")
@@ -254,7 +254,7 @@ class TemplatedChat(Replying):
             for key, text in texts_in(message):
                 name = self.tokenizer.special_in(text)
                 if name is not None:
-                    where = "" if key == "content" else f" in {shown(key)}"
+                    where = "" if key == "content" else f" in {excerpt(key)}"
                     raise InputError(
                         f"{place}: {who} holds {name}{where}, which to this model is no text but a sign of"
                         " its own: take it out, or write it otherwise"

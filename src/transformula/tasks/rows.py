@@ -22,7 +22,7 @@ from pydantic import Field, create_model
 from torch import Tensor, nn
 
 from ..data.buckets import Buckets
-from ..data.preview import Preview, lengths_of, lengths_shown, under
+from ..data.preview import Preview, lengths_in_words, lengths_of, rows_under
 from ..data.records import Record
 from ..data.settings import Named, TestedSettings
 from ..data.splits import SplitRows, read_split, row_digest, short_row
@@ -402,9 +402,9 @@ class RowTask(Task):
         about |= {"tokenizer": data.about, "examples": examples, "notes": list(data.notes), **extra}
         rows = [("data", f"{source.name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
         if data.about:
-            rows += [("tokenizer", data.about), ("lengths", lengths_shown(lengths_of(data.training.lengths)))]
+            rows += [("tokenizer", data.about), ("lengths", lengths_in_words(lengths_of(data.training.lengths)))]
         rows += extra.items()
-        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in data.notes)])
+        return Preview(about, [*rows, *rows_under("examples", examples), *(("note", note) for note in data.notes)])
 
     def describe(self) -> dict[str, Any]:
         data = self.data

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.built_in import built_in_names
-from ..data.preview import Preview, lengths_of, lengths_shown, under
+from ..data.preview import Preview, lengths_in_words, lengths_of, rows_under
 from ..data.records import Record
 from ..data.settings import FileSettings, Named, Seq2SeqSettings
 from ..data.source_target import references_of
@@ -298,8 +298,8 @@ line out, in order; an empty line stays one. So it is for every model that write
             ("data", f"{name}: {training:,} rows to train, {validation:,} to validate"),
             ("tokenizer", data.about),
             ("batches", f"{settings.batch_tokens:,} {settings.batch_counted} tokens ({settings.batch_side}): {fill}"),
-            *under("examples", examples),
-            *((side, lengths_shown(each)) for side, each in lengths.items()),
+            *rows_under("examples", examples),
+            *((side, lengths_in_words(each)) for side, each in lengths.items()),
             *(("note", note) for note in notes),
         ]
         return Preview(about, rows)

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
-from ..data.encoded import Encoded, padded
+from ..data.encoded import Encoded, pad_rows
 from ..data.records import Record, Value
 from ..data.settings import BatchSettings, Named, check_pictures
-from ..data.source_target import fitting, read_rows, read_source_target
+from ..data.source_target import read_rows, read_source_target, within_limits
 from ..data.spelling import Spelling
 from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
@@ -162,8 +162,8 @@ def padded_batch(sequences: Mapping[str, list[np.ndarray]], targets: Sequence[np
     """Token ids by input, targets, and other inputs: a batch, in which real lengths stand where rows differ."""
     sizes = {name: [len(row) for row in rows] for name, rows in sequences.items()}
     lengths = {name: torch.tensor(each) for name, each in sizes.items() if min(each) < max(each)}
-    inputs = {**others, **{name: padded(rows) for name, rows in sequences.items()}}
-    return Batch(inputs, padded(targets, IGNORED), lengths)
+    inputs = {**others, **{name: pad_rows(rows) for name, rows in sequences.items()}}
+    return Batch(inputs, pad_rows(targets, IGNORED), lengths)
 
 
 class Seq2SeqData:
@@ -201,7 +201,7 @@ class Seq2SeqData:
         records, encoded = rows.training, EncodedRows.of(rows.training, self.writing)
         self.lengths = encoded.lengths
         most, longest, too_long = source.limits(settings)
-        fits, note = fitting(self.lengths, {"source": most, "target": longest}, too_long, records)
+        fits, note = within_limits(self.lengths, {"source": most, "target": longest}, too_long, records)
         self.notes += [note] if note else []
         if too_long == "cut" and (most, longest) != (None, None):
             encoded = EncodedRows.of(records, self.writing, most, longest)

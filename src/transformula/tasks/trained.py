@@ -12,7 +12,7 @@ from torch import nn
 
 from ..data.records import Record
 from ..data.settings import FileSettings, Named
-from ..data.sources import absolute
+from ..data.sources import absolute_names
 from ..data.splits import Overlap, SplitRows, find_overlap
 from ..errors import ConfigError, DataError, InputError, setting
 from ..language.graph import Architecture
@@ -69,8 +69,8 @@ class Trained:
 
     def learned(self, data: Named) -> bool:
         """Whether these sources are those that the run was trained on."""
-        own = {absolute(name) for name in several(self.recorded.get("data"))}
-        return {absolute(name) for name in several(data)} <= own
+        own = {absolute_names(name) for name in several(self.recorded.get("data"))}
+        return {absolute_names(name) for name in several(data)} <= own
 
     def check_seen(self, data: Named, overlap: Overlap, stated: str | None) -> None:
         """Raise DataError for rows of `data` that are also training rows, unless it is the training data itself, which

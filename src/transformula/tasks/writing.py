@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from torch import Tensor, nn
 
-from ..data.lines import shown
+from ..data.lines import excerpt
 from ..data.pictures import PictureFile, picture_numbers
 from ..data.records import Value
 from ..data.spelling import PLAIN, Spelling
@@ -222,7 +222,7 @@ class Writing(Predictor):
                 if len(ids) > positions:
                     raise InputError(
                         f"source {row + 1} has {len(ids)} tokens, its end included, and the model has learned"
-                        f" {positions} positions: shorten it ({shown(str(inputs[row]))})"
+                        f" {positions} positions: shorten it ({excerpt(str(inputs[row]))})"
                     )
             begin = ["" if prefixes is None else prefixes[row] or "" for row in rows]
             begun = None if prefixes is None else [self.target.encode(self.spelling.target(text)) for text in begin]

@@ -276,9 +276,9 @@ def losses(state: dict[str, Any]) -> Iterator[str]:
     known = set(vocab) if isinstance(vocab, dict) else {piece for piece, _ in vocab}
     if missing := [sign for sign in alphabet() if sign not in known]:
         yield f"{len(missing)} of the 256 bytes are no token"
-    for part in flat(state.get("normalizer"), "normalizers"):
+    for part in parts_in_sequence(state.get("normalizer"), "normalizers"):
         yield f"its normalizer {part.get('type')} changes texts"
-    cuts = flat(state.get("pre_tokenizer"), "pretokenizers")
+    cuts = parts_in_sequence(state.get("pre_tokenizer"), "pretokenizers")
     yield from filter(None, map(loss_of_cut, cuts))
     if [part.get("type") for part in cuts].count("ByteLevel") != 1:
         yield "it has no one pre-tokenizer ByteLevel, which makes bytes of a text"
@@ -303,8 +303,8 @@ def loss_of_cut(part: dict[str, Any]) -> str:
     return f"its pre-tokenizer {kind} removes what it finds" if removes else ""
 
 
-def flat(part: Any, inner: str) -> list[dict[str, Any]]:
+def parts_in_sequence(part: Any, inner: str) -> list[dict[str, Any]]:
     """The parts of a Sequence, and of those within it; a part alone is one, none is none."""
     if part is None or part.get("type") != "Sequence":
         return [] if part is None else [part]
-    return [one for each in part[inner] for one in flat(each, inner)]
+    return [one for each in part[inner] for one in parts_in_sequence(each, inner)]

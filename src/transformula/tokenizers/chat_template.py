@@ -23,7 +23,7 @@ from typing import Any
 from weakref import finalize
 
 from ..errors import CheckpointError, InputError
-from .published import Published, read_published, special_names, special_tokens
+from .published import Published, read_published, special_names
 
 SECONDS = 2.0  # of the processor, for one rendering
 BYTES = 512 * 2**20  # of memory
@@ -141,6 +141,5 @@ def template_of(files: Published) -> ChatTemplate | None:
     """The chat template of a folder's files; None where there is none."""
     if files.template is None:
         return None
-    named = dict(zip(special_tokens(files.config), special_names(files.config), strict=True))
-    names = {key: name for key, name in named.items() if key.endswith("_token")}
+    names = {key: name for key, name in special_names(files.config).items() if key.endswith("_token")}
     return ChatTemplate(files.template, names, files.template_from)

@@ -33,12 +33,12 @@ def main() -> None:
     template: Any = None
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, first["seconds"])  # the processor's time; the signal ends the process
-        answer, template = answered(first, jinja, template, json.loads(line))
+        reply, template = answer(first, jinja, template, json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(reply), flush=True)
 
 
-def answered(first: dict[str, Any], jinja: Any, template: Any, values: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def answer(first: dict[str, Any], jinja: Any, template: Any, values: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The text of these values, or what is wrong; and the template, compiled."""
     from jinja2.exceptions import TemplateSyntaxError
 

@@ -24,7 +24,7 @@ from .base import Spans, Tokenizer, as_utf8, readers, tokenizers
 from .byte_level import CUT, ENDS, GROUP, PROBE, bytes_by_sign, joined_ids, parts_of
 from .chat_template import template_of
 from .marks import Marks
-from .published import Published, backend_of, read_published, special_names, special_tokens
+from .published import Published, backend_of, read_published, special_names
 from .text_stream import WindowStream
 from .texts import groups
 
@@ -52,7 +52,7 @@ class Pretrained(Tokenizer):
         if getattr(self._backend.model, "dropout", None):
             raise ValueError("its dropout cuts words by chance: write null for it in tokenizer.json")
         self.chat = template_of(files)
-        names = dict(zip(special_tokens(files.config), special_names(files.config), strict=True))
+        names = special_names(files.config)
         self._added = dict(self._backend.get_added_tokens_decoder())
         self._vocab = 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
         special = {token.content: i for i, token in self._added.items() if token.special}

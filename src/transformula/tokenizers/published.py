@@ -122,7 +122,7 @@ def _config(folder: Path) -> dict[str, Any]:
     if "added_tokens_decoder" not in config:
         config |= _object(folder / OLD_NAMES)
         if (folder / OLD_TOKENS).is_file():
-            names = set(special_names(config))
+            names = special_names(config).values()
             config["added_tokens_decoder"] = {
                 number: {"content": name, "normalized": name not in names, "special": name in names}
                 for name, number in _object(folder / OLD_TOKENS).items()
@@ -130,9 +130,10 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def special_names(config: Mapping[str, Any]) -> list[str]:
-    """The contents of the special tokens that a configuration names, in its order."""
-    return [str(token["content"]) if isinstance(token, Mapping) else token for token in special_tokens(config).values()]
+def special_names(config: Mapping[str, Any]) -> dict[str, str]:
+    """The contents of the special tokens that a configuration names, by what they are for."""
+    tokens = special_tokens(config).items()
+    return {key: str(token["content"]) if isinstance(token, Mapping) else token for key, token in tokens}
 
 
 def special_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,7 +242,7 @@ def _converted(folder: Path, config: dict[str, Any], model: Mapping[str, Any]) -
 def _word_pieces(folder: Path, config: dict[str, Any]) -> Tokenizer:
     """BERT's: words in pieces, between [CLS] and [SEP]."""
     ids = {line: number for number, line in enumerate(_text(folder / WORDS).removesuffix("\n").split("\n"))}
-    named = dict(zip(special_tokens(config), special_names(config), strict=True))
+    named = special_names(config)
     backend = Tokenizer(models.WordPiece(ids, unk_token=named["unk_token"]))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -269,7 +270,7 @@ def _bytes(folder: Path, config: dict[str, Any], stated: str) -> Tokenizer:
         backend = Tokenizer(models.BPE(vocab=ids, merges=merges))
     space = bool(config.get("add_prefix_space", False))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=space), decoders.ByteLevel()
-    named = dict(zip(special_tokens(config), special_names(config), strict=True))
+    named = special_names(config)
     if stated in BYTES_IN_MARKS:
         first, end = ((named[key], ids[named[key]]) for key in ("cls_token", "sep_token"))
         backend.post_processor = processors.RobertaProcessing(end, first, trim_offsets=True, add_prefix_space=space)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformula.data.records import read_records
-from transformula.data.sets.digits import DOTS, MOST, NAMES, drawn
+from transformula.data.sets.digits import DOTS, MOST, NAMES, draw_row
 from transformula.errors import DataError
 
 
@@ -15,7 +15,7 @@ def test_rows_are_pictures_and_words() -> None:
     rows = list(itertools.islice(read_records("digits", images=["source"]), 50))
     for number, row in enumerate(rows):
         assert isinstance(row["source"], torch.Tensor) and row["source"].shape == (1, 16, 48)
-        digits, picture = drawn(number)
+        digits, picture = draw_row(number)
         assert str(row["target"]) == " ".join(NAMES[d] for d in digits) and 1 <= len(digits) <= MOST
         assert torch.equal(row["source"], torch.from_numpy(picture)) and row.place == f"digits:{number + 1}"
 
@@ -23,7 +23,7 @@ def test_rows_are_pictures_and_words() -> None:
 def test_every_digit_of_a_caption_is_in_its_picture() -> None:
     """Its glyph, at one of its sizes, is found in its part of the picture: ink where there are dots, none beside."""
     for number in range(40):
-        digits, picture = drawn(number)
+        digits, picture = draw_row(number)
         ink = picture[0].astype(float)
         for digit in digits:
             best = -1.0

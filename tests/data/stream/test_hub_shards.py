@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.data.hub_server import HubServer, fineweb_edu, page, point_to, silence
+from transformula.data.format import Options
 from transformula.data.settings import DataSettings
-from transformula.data.sources import absolute, gone, need_sources
+from transformula.data.sources import absolute_names, missing_sources, need_sources
 from transformula.data.stream.batches import StreamedWindows
 from transformula.data.stream.documents import short_digest
 from transformula.data.stream.hub import HubShards
-from transformula.data.stream.streamed import streamed, weighted
+from transformula.data.stream.streamed import read_stream, weighted_source
 from transformula.data.token_data import TokenData
-from transformula.data.where import Where
 from transformula.errors import ConfigError, DataError
 
 pytest.importorskip("datasets")
@@ -50,7 +50,7 @@ def test_files_are_shards(hub: HubServer) -> None:
 @pytest.mark.filterwarnings("ignore:hf:UserWarning")
 def test_documents_are_those_that_are_wanted_from_any_row_on(hub: HubServer) -> None:
     """And the same while the hub breaks."""
-    source = HubShards(EDU, where=Where.parse("int_score >= 3 and language == en"))
+    source = HubShards(EDU, how=Options(where="int_score >= 3 and language == en"))
     shard = source.names[2]
     wanted = [(n, r["text"]) for n, r in enumerate(PAGES[80:]) if r["int_score"] >= 3 and r["language"] == "en"]
     assert source.text == "text" and 0 < len(wanted) < 40
@@ -67,7 +67,7 @@ def test_a_number_of_rows_is_refused(hub: HubServer) -> None:
 
 
 def stream_of(data: str = EDU, **more: object) -> TokenData:
-    return streamed(DataSettings.read({"data": data, "stream": True, "tokenizer": "bytes", "where": WHERE, **more}))
+    return read_stream(DataSettings.read({"data": data, "stream": True, "tokenizer": "bytes", "where": WHERE, **more}))
 
 
 def steps(windows: StreamedWindows, first: int, end: int) -> list[np.ndarray]:
@@ -118,7 +118,7 @@ def test_a_source_of_the_hub_may_have_a_weight_beside_files(hub: HubServer, tmp_
     """And is known where names of data are looked at."""
     (tmp_path / "own.jsonl").write_text('{"text": "mine", "int_score": 5, "language": "en"}\n' * 4)
     name = f"web=0.75:{EDU}"
-    assert (gone(name), absolute(name)) == ([], name)
+    assert (missing_sources(name), absolute_names(name)) == ([], name)
     need_sources([name, str(tmp_path / "own.jsonl")], texts=True)
     data = stream_of([name, f"own=0.25:{tmp_path / 'own.jsonl'}"], validation=str(tmp_path / "own.jsonl"))
     assert list(data.weights) == [0.75, 0.25] and isinstance(data.texts[0].source, HubShards)
@@ -128,6 +128,6 @@ def test_a_source_of_the_hub_may_have_a_weight_beside_files(hub: HubServer, tmp_
 def test_what_says_how_files_are_read_is_refused(hub: HubServer) -> None:
     for key, value in (("encoding", "latin-1"), ("file_format", "csv"), ("quoted", True)):
         with pytest.raises(ConfigError, match=f"{key}: has no meaning for {EDU}; leave it out"):
-            weighted(EDU, DataSettings.read({"data": EDU, key: value}))
+            weighted_source(EDU, DataSettings.read({"data": EDU, key: value}))
     with pytest.raises(DataError, match=r"00000.parquet, row 0: where: has no column 'int_scor'; did you mean int_s"):
         stream_of(where="int_scor >= 3")

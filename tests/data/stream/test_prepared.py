@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformula.data.loading import data_of
+from transformula.data.prepare import data_of
 from transformula.data.settings import DataSettings, PrepareSettings, TextSettings
-from transformula.data.stream.prepared import prepared, prepared_folder
-from transformula.data.stream.preparing import Maker, begin, merged, prepare_shards
-from transformula.data.stream.streamed import streamed
+from transformula.data.stream.prepared import prepared_folder, read_prepared
+from transformula.data.stream.preparing import Maker, begin_folder, merge_shards, prepare_shards
+from transformula.data.stream.streamed import read_stream
 from transformula.data.tokens import Tokens
 from transformula.data.windows import Windows
 from transformula.errors import ConfigError, DataError
@@ -39,7 +39,8 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_prepared_tokens_are_those_of_the_stream(tmp_path: Path) -> None:
     asked = settings(shards(tmp_path / "data"))
     index = prepare_shards(asked, how(tmp_path / "out"))
-    data, stream = prepared(DataSettings.read({"data": str(tmp_path / "out")}), tmp_path / "out"), streamed(asked)
+    data = read_prepared(DataSettings.read({"data": str(tmp_path / "out")}), tmp_path / "out")
+    stream = read_stream(asked)
     (text,) = stream.texts
     whole = [ids for name in text.source.names for _, ids in text.tokens(stream.tokenizer, name)]
     assert len(data.training) == index["tokens"] == sum(map(len, whole))
@@ -52,9 +53,9 @@ def test_prepared_tokens_are_those_of_the_stream(tmp_path: Path) -> None:
 def test_a_prepare_that_was_killed_leaves_the_same_bytes(tmp_path: Path) -> None:
     asked = settings(shards(tmp_path / "data"))
     prepare_shards(asked, how(tmp_path / "whole"))
-    data = streamed(asked)
+    data = read_stream(asked)
     (tmp_path / "cut").mkdir()
-    begin(tmp_path / "cut", data, asked)
+    begin_folder(tmp_path / "cut", data, asked)
     maker = Maker(asked, tmp_path / "cut")
     maker.make(4)
     made = (tmp_path / "cut" / "shards" / "000004.bin").stat().st_mtime_ns
@@ -75,18 +76,18 @@ def test_parts_are_merged_and_what_is_lost_short_or_damaged_is_named(tmp_path: P
     prepare_shards(asked, how(out, part="2/2"))
     prepare_shards(asked, how(out, merge=True))
     assert prepared_folder(str(out)) == out
-    path, text = out / "shards" / "000003.bin", streamed(asked).texts[0]
+    path, text = out / "shards" / "000003.bin", read_stream(asked).texts[0]
     right = path.read_bytes()
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     with pytest.raises(DataError, match="000003.bin: damaged"):
-        merged(out, text)
+        merge_shards(out, text)
     path.write_bytes(right[:-2])
     with pytest.raises(DataError, match="000003.bin: is short"):
-        merged(out, text)
+        merge_shards(out, text)
     for state, what in ((right[:-2], "has .* bytes in place of"), (None, "is lost")):
         path.unlink() if state is None else path.write_bytes(state)
         with pytest.raises(DataError, match=f"000003.bin: {what}.*3.jsonl"):
-            prepared(DataSettings.read({"data": str(out)}), out)
+            read_prepared(DataSettings.read({"data": str(out)}), out)
 
 
 @pytest.mark.slow
@@ -112,7 +113,7 @@ def test_a_folder_of_other_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds tokens of other data"):
         prepare_shards(settings(shards(tmp_path / "other", 2)), how(tmp_path / "out"))
     with pytest.raises(ConfigError, match="column: says how text is read"):
-        prepared(DataSettings.read({"data": str(tmp_path / "out"), "column": "x"}), tmp_path / "out")
+        read_prepared(DataSettings.read({"data": str(tmp_path / "out"), "column": "x"}), tmp_path / "out")
     with pytest.raises(ConfigError, match="shuffle: of tokens made ahead"):
         prepare_shards(settings(tmp_path / "data", shuffle=5), how(tmp_path / "new"))
     with pytest.raises(ConfigError, match="which only language modeling reads"):

@@ -10,21 +10,13 @@ from pathlib import Path
 
 from ...errors import DataError
 from ..format import Options, Row, formats
-from ..lines import lines_of, shown
+from ..lines import excerpt, lines_of
 
 BLANK = " \t\r"  # no other: a token may be a no-break space
 DOCUMENT = "-DOCSTART-"  # the first column of a line between documents
 COMMENT = re.compile(r"#\s*\w\S*\s*=|#\s*(begin|end) document")  # "# sent_id = 3"; a token "#" stands before its tag
 CONLL_U = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-LISTS = {
-    "tokens": 1,
-    "lemma": 2,
-    "upos": 3,
-    "xpos": 4,
-    "feats": 5,
-    "head": 6,
-    "deprel": 7,
-}  # by their place in it
+LISTS = {"tokens": 1, "lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "head": 6, "deprel": 7}  # their places in it
 NO_WORD = re.compile(r"\d+-\d+|\d+\.\d+")  # 3-4 is how words 3 and 4 are written together, 8.1 a word left unsaid
 
 
@@ -60,7 +52,7 @@ def read_conll(path: Path, options: Options) -> Iterator[Row]:
             if len(parts) != width or "" in parts:
                 what = f"column {parts.index('') + 1} is empty" if "" in parts else f"has {len(parts)} columns"
                 parted = "tabs" if tabs else "blanks"
-                message = f"{what}; expected {width} parted by {parted}, as in line {first}: {shown(text)}"
+                message = f"{what}; expected {width} parted by {parted}, as in line {first}: {excerpt(text)}"
                 raise DataError(message, path=path, line=line)
             words.append(parts)
         if words:
@@ -88,7 +80,7 @@ def read_conllu(path: Path, options: Options) -> Iterator[Row]:
             elif not NO_WORD.fullmatch(columns[0]) and columns[0] != str(len(words) + 1):
                 expected = f"its number is {columns[0]!r}; expected {len(words) + 1}, or an empty line above"
             if expected:
-                raise DataError(f"{expected}: {shown(text)}", path=path, line=line)
+                raise DataError(f"{expected}: {excerpt(text)}", path=path, line=line)
             if not NO_WORD.fullmatch(columns[0]):
                 words.append(columns)
         if words:

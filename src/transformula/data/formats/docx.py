@@ -11,7 +11,7 @@ from ...errors import DataError
 from ...extras import need
 from ..flowing import Flowing
 from ..format import Options, Row, formats
-from ..zipped import damaged, zipped
+from ..zipped import damaged_file, open_zip
 
 BODY = "word/document.xml"
 SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}
@@ -24,7 +24,7 @@ def read_docx(path: Path, options: Options) -> Iterator[Row]:
     that is damaged or far too large."""
     sax = need("defusedxml.sax", "reading .docx files")
     body = Body()
-    with zipped(path) as packed:
+    with open_zip(path) as packed:
         try:
             parser = sax.make_parser()
             parser.setFeature(feature_namespaces, True)
@@ -34,7 +34,7 @@ def read_docx(path: Path, options: Options) -> Iterator[Row]:
         except DataError:
             raise
         except Exception as error:  # damaged files raise many kinds
-            raise damaged(path, error) from None
+            raise damaged_file(path, error) from None
     yield 1, {"text": body.flowing.text()}
 
 

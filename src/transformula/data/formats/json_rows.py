@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import DataError
 from ..format import BadRow, Options, Row, formats, kind_of, place_of
-from ..lines import BadLine, lines_of, refused, shown, utf8_of
+from ..lines import BadLine, excerpt, lines_of, skip_or_raise, utf8_of
 from .squad import squad_rows
 
 
@@ -25,9 +25,9 @@ def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
             yield line, BadRow(text.error)
             continue
         try:
-            row = as_row(parsed(text, path, line), place_of(path, line))
+            row = as_row(parse_value(text, path, line), place_of(path, line))
         except DataError as error:
-            row = BadRow(refused(DataError(f"{error}: {shown(text)}"), options.bad_rows))
+            row = BadRow(skip_or_raise(DataError(f"{error}: {excerpt(text)}"), options.bad_rows))
         yield line, row
 
 
@@ -39,7 +39,7 @@ def read_json(path: Path, options: Options) -> Iterator[Row]:
     if is_lines(text):
         yield from read_jsonl(path, options)
         return
-    rows = parsed(text, path)
+    rows = parse_value(text, path)
     if isinstance(rows, dict) and "data" in rows:
         yield from squad_rows(rows, path)
         return
@@ -71,7 +71,7 @@ def as_row(value: Any, place: str) -> Mapping[str, Any]:
     raise DataError(f"{place}: the row is {kind_of(value)}; expected an object with columns by name, or a string")
 
 
-def parsed(text: str, path: Path, line: int | None = None) -> Any:
+def parse_value(text: str, path: Path, line: int | None = None) -> Any:
     """The value of a JSON text. `line` is where it stands in the file, if it is one line of it."""
     try:
         return json.loads(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import DataError, InputError
 from ...extras import need
-from ..format import Options, Row, formats, same_name
+from ..format import Options, Row, duplicate_name, formats
 from ..lines import PACKED, check_regular, whole_file
 
 ROWS_AT_ONCE = 256  # rows that are held together: a row group may have a million
@@ -21,7 +21,7 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     try:
         file = opened_parquet(path)
         names = list(file.schema_arrow.names)
-        if same := same_name(names):
+        if same := duplicate_name(names):
             raise DataError(f"{same}; give one of them another name", path=path)
         wanted = [str(column) for column in options.columns]
         heads = {head for name in (*wanted, *options.also) for head in (name, name.split(".")[0])}

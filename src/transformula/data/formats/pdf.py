@@ -9,8 +9,8 @@ from pathlib import Path
 from ...errors import DataError
 from ...extras import need
 from ..format import Options, Row, formats
-from ..lines import RATIO, opened
-from ..zipped import damaged
+from ..lines import RATIO, open_binary
+from ..zipped import damaged_file
 
 MOST_PAGES = 20_000
 MOST_TEXT = 20 * 2**20  # characters up to which a file of any size may hold text
@@ -22,7 +22,7 @@ def read_pdf(path: Path, options: Options) -> Iterator[Row]:
     ones, are counted. Raises DataError for a file that is damaged, has a password or is far too large."""
     pdf = need("pypdf", "reading .pdf files")
     pages: list[str] = []
-    with opened(path) as file:
+    with open_binary(path) as file:
         logging.getLogger("pypdf").setLevel(logging.ERROR)  # it says much of files that are a little wrong
         try:
             reader = pdf.PdfReader(file)
@@ -38,7 +38,7 @@ def read_pdf(path: Path, options: Options) -> Iterator[Row]:
         except DataError:
             raise
         except Exception as error:  # damaged files raise many kinds
-            raise damaged(path, f"page {len(pages) + 1}: {error}") from None
+            raise damaged_file(path, f"page {len(pages) + 1}: {error}") from None
     blank = sum(not text for text in pages)
     if blank == len(pages):
         options.met["none of its {n} pages has text: they may be scanned; it is left out"] = blank

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import DataError, listing
 from ...extras import need
 from ..format import Options, Row, formats
-from ..zipped import damaged, zipped
+from ..zipped import damaged_file, open_zip
 from .table import table
 
 MOST_COLUMNS, MOST_ROWS = 4096, 2**20  # of a sheet; a row is held as wide as its last cell says
@@ -24,13 +24,13 @@ def read_sheet(path: Path, options: Options) -> Iterator[Row]:
     as JSON writes them, dates as 2024-05-31, formulas as the values that were saved with them. Empty cells at the end
     of a row are none; a shorter row is filled up. Raises DataError for what is damaged or far too large."""
     excel = need("openpyxl", "reading .xlsx files")
-    with zipped(path) as packed:
+    with open_zip(path) as packed:
         try:
             with warnings.catch_warnings():  # of what it does not read: pictures, rules for cells
                 warnings.simplefilter("ignore")
                 sheets = excel.load_workbook(packed.fp, read_only=True, data_only=True).worksheets
         except Exception as error:  # damaged files raise many kinds
-            raise damaged(path, error) from None
+            raise damaged_file(path, error) from None
         filled = [sheet for sheet in sheets if next(rows_of(sheet, path), None)]
         if not filled:
             raise DataError("no sheet of it holds a row", path=path)
@@ -66,7 +66,7 @@ def rows_of(sheet: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
     except DataError:
         raise
     except Exception as error:
-        raise damaged(path, f"row {number + 1}: {error}") from None
+        raise damaged_file(path, f"row {number + 1}: {error}") from None
 
 
 def text_of(cell: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DataError
 from ..format import Grouped, Row, kind_of, place_of
-from ..lines import shown
+from ..lines import excerpt
 
 
 def squad_rows(content: Mapping[str, Any], path: Path) -> Iterator[Row]:
@@ -52,7 +52,7 @@ def answers_of(question: Any, context: str, place: str) -> tuple[list[str], list
             stands = context.find(text)
             elsewhere = f"; it begins at {stands}" if stands >= 0 else "; it stands nowhere in the context"
             raise DataError(
-                f"{place}: the answer {shown(text)} is not at its answer_start {start}, where {shown(there)} stands"
+                f"{place}: the answer {excerpt(text)} is not at its answer_start {start}, where {excerpt(there)} stands"
                 f"{elsewhere}: set that right, or take it out"
             )
     return texts, starts

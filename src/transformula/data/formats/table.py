@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import DataError, setting
 from ..dialect import FIRST_BLANK, Dialect, dialect_of, fields_of
-from ..format import BadRow, Options, Row, formats, same_name
-from ..lines import BadLine, refused, shown
+from ..format import BadRow, Options, Row, duplicate_name, formats
+from ..lines import BadLine, excerpt, skip_or_raise
 
 TAKES = ("header", "quoted", "delimiter", "ragged", "encoding")
 
@@ -67,8 +67,8 @@ def table(path: Path, options: Options, rows: Iterable[tuple[int, str, list[str]
         if names is None:
             by_number = options.columns and all(isinstance(column, int) for column in options.columns)
             names = row if options.header and not by_number else [str(number) for number in range(1, len(row) + 1)]
-            if same := same_name(names):
-                raise DataError(f"{same}; give one of them another name: {shown(text)}", path=path, line=line)
+            if same := duplicate_name(names):
+                raise DataError(f"{same}; give one of them another name: {excerpt(text)}", path=path, line=line)
             if options.header:
                 continue
         if len(row) != len(names):
@@ -76,8 +76,8 @@ def table(path: Path, options: Options, rows: Iterable[tuple[int, str, list[str]
             if fitted is None and options.ragged != "skip":
                 ways = [setting("ragged", way) for way in ("pad", "fit", "skip") if way != options.ragged]
                 message = f"has {len(row)} fields here, and {len(names)} in its first row; {hint}{'; ' if hint else ''}"
-                message += f"or say what becomes of such rows: {', '.join(ways[:-1])} or {ways[-1]}: {shown(text)}"
-                yield line, BadRow(refused(DataError(message, path=path, line=line), options.bad_rows))
+                message += f"or say what becomes of such rows: {', '.join(ways[:-1])} or {ways[-1]}: {excerpt(text)}"
+                yield line, BadRow(skip_or_raise(DataError(message, path=path, line=line), options.bad_rows))
                 continue
             if fitted is None:
                 options.met["left out: {n} rows of more or fewer fields than the first"] += 1

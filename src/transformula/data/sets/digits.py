@@ -40,11 +40,11 @@ def read_digits(variant: str) -> Rows:
         raise DataError(f"digits:{variant}: there is one such set; name it digits")
     return Rows(
         (f"digits:{number}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits))
-        for number, (digits, picture) in enumerate(map(drawn, range(ROWS)), 1)
+        for number, (digits, picture) in enumerate(map(draw_row, range(ROWS)), 1)
     )
 
 
-def drawn(number: int) -> tuple[list[int], np.ndarray]:
+def draw_row(number: int) -> tuple[list[int], np.ndarray]:
     """The digits of a row, and their picture (1, height, width)."""
     random = np.random.default_rng([number, 7])
     digits = [int(digit) for digit in random.integers(10, size=random.integers(1, MOST + 1))]

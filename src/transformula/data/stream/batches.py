@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...errors import CheckpointError, ConfigError, DataError
 from ...tokenizers.base import Tokenizer
-from ..windows import WindowOrder, key, mix, permuted
+from ..windows import WindowOrder, key, mix, permuted_indices
 from .documents import StreamText
 
 AHEAD = 3  # steps that are made while others train
@@ -44,7 +44,7 @@ class Reader:
     def _from(self, epoch: int, turn: int, row: int) -> Iterator[tuple[tuple[int, int, int], np.ndarray]]:
         names, empty = self.text.source.names, set[int]()
         while True:
-            shards = permuted(len(names), (self.seed, ORDER, epoch))[self.number :: self.of]
+            shards = permuted_indices(len(names), (self.seed, ORDER, epoch))[self.number :: self.of]
             while turn < len(shards):
                 if row == 0:
                     empty.add(int(shards[turn]))

@@ -79,7 +79,7 @@ def prepared_folder(data: Named) -> Path | None:
     return made[0]
 
 
-def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
+def read_prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
     """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
     settings that say how text is read."""
     reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where", "split", "overlap")
@@ -89,7 +89,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
     index = read_index(folder)
     kind = np.dtype(index["type"]).newbyteorder("<")
     parts = [
-        mapped(folder / one["file"], kind, one["tokens"], one["shard"]) for one in index["shards"] if one["tokens"]
+        map_ids(folder / one["file"], kind, one["tokens"], one["shard"]) for one in index["shards"] if one["tokens"]
     ]
     tokenizer = load(folder / "tokenizer")
     named = folder_named(settings.tokenizer) if settings.tokenizer != "auto" else None
@@ -105,7 +105,7 @@ def prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> 
         how = f"validation data given: {held.name}"
         validation = token_store(held.documents, tokenizer, name=f"{held.name} (validation)")
     else:
-        ids = mapped(folder / "validation.bin", kind, about["tokens"], "validation.bin")
+        ids = map_ids(folder / "validation.bin", kind, about["tokens"], "validation.bin")
         validation = Tokens([ids], about["bytes"], about["characters"], about["documents"])
     texts = Texts([]) if held is None else held.documents
     corpus = Corpus(str(folder), texts, len(index["shards"]))
@@ -124,7 +124,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def mapped(path: Path, kind: np.dtype[Any], tokens: int, shard: str) -> np.ndarray:
+def map_ids(path: Path, kind: np.dtype[Any], tokens: int, shard: str) -> np.ndarray:
     """The ids of a file. Raises DataError, which names the shard, where it is lost or has another size."""
     size = path.stat().st_size if path.is_file() else -1
     if size != tokens * kind.itemsize:

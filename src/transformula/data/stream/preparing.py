@@ -33,7 +33,7 @@ from ..settings import DataSettings, PrepareSettings
 from ..tokens import id_type
 from .documents import StreamText
 from .prepared import INDEX, KIND, PLAN
-from .streamed import StreamData, streamed, weighted
+from .streamed import StreamData, read_stream, weighted_source
 
 
 def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, An
     folder = Path(how.out).expanduser()
     if settings.shuffle > 1:
         raise ConfigError("shuffle: of tokens made ahead training shuffles all windows; leave it out")
-    data = streamed(settings)
+    data = read_stream(settings)
     if len(data.texts) != 1:
         raise ConfigError("data: token shards are made of one source; prepare each into a folder of its own")
     with disk_errors(folder, "finished shards stay; run the same prepare again"):
@@ -51,21 +51,21 @@ def prepare_shards(settings: DataSettings, how: PrepareSettings) -> dict[str, An
 
 
 def _prepared(settings: DataSettings, how: PrepareSettings, folder: Path, data: StreamData) -> dict[str, Any]:
-    part, (text,) = how.part_of_all, data.texts
-    begin(folder, data, settings)
-    numbers = [number for number in range(len(text.source.names)) if part is None or number % part[1] == part[0]]
+    (part, of), (text,) = how.part_of_all, data.texts
+    begin_folder(folder, data, settings)
+    numbers = list(range(part, len(text.source.names), of))
     missing = [number for number in numbers if about_of(folder, number) is None]
     if missing and not how.merge:
         workers = min(how.workers or cores(), len(missing))
         with counting("preparing shards") as progress:
-            for done, _ in enumerate(made(settings, folder, missing, workers), len(numbers) - len(missing) + 1):
+            for done, _ in enumerate(make_shards(settings, folder, missing, workers), len(numbers) - len(missing) + 1):
                 progress(done, len(numbers))
-    if part is not None and not how.merge:
+    if how.part is not None and not how.merge:
         return {"folder": str(folder), "part": how.part, "shards": len(numbers)}
-    return {"folder": str(folder), **merged(folder, text)}
+    return {"folder": str(folder), **merge_shards(folder, text)}
 
 
-def begin(folder: Path, data: StreamData, settings: DataSettings) -> None:
+def begin_folder(folder: Path, data: StreamData, settings: DataSettings) -> None:
     """Write what all parts share: the plan, the tokenizer and the validation set. Several jobs may do so at once: they
     write the same. Raises DataError where the folder is of other data, or was read in another way."""
     (text,) = data.texts
@@ -109,7 +109,7 @@ def as_bytes(plain: Mapping[str, Any]) -> bytes:
     return json.dumps(plain, indent=1).encode()
 
 
-def made(settings: DataSettings, folder: Path, numbers: list[int], workers: int) -> Iterator[int]:
+def make_shards(settings: DataSettings, folder: Path, numbers: list[int], workers: int) -> Iterator[int]:
     """Make shards, and yield the number of each that is whole."""
     if workers == 1:
         maker = Maker(settings, folder)
@@ -149,7 +149,7 @@ class Maker:
         (name,) = several(settings.data)
         held = load_json(folder / "validation.json")["held_out"]
         held_out = frozenset(int(one, 16) for one in held)
-        self.text = CountedText(weighted(name, settings)[1], settings.bad_shards == "skip", held_out=held_out)
+        self.text = CountedText(weighted_source(name, settings)[1], settings.bad_shards == "skip", held_out=held_out)
         self.folder, self.tokenizer = folder, load(folder / "tokenizer")
         self.kind = id_type(self.tokenizer.vocab)
 
@@ -214,7 +214,7 @@ def about_of(folder: Path, number: int) -> dict[str, Any] | None:
     return about if whole else None
 
 
-def merged(folder: Path, text: StreamText) -> dict[str, Any]:
+def merge_shards(folder: Path, text: StreamText) -> dict[str, Any]:
     """Check all shards and write the index. Raises DataError that names the first which is lost, short or damaged."""
     shards: list[dict[str, Any]] = []
     names = text.source.names

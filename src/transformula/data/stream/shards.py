@@ -25,11 +25,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, setting
-from ..format import Options, extension, formats, kind_of
+from ...errors import DataError
+from ..format import Options, kind_of
 from ..lines import check_regular
-from ..records import find, summands, text_column, whole_characters
-from ..sources import endings_left_out, files_of
+from ..records import find_value, summands, text_column, whole_characters
+from ..sources import endings_left_out, file_origin, files_of
 
 Values = Mapping[str, Any]  # of a row, by column
 
@@ -41,6 +41,7 @@ class ShardSource(ABC):
     names   of the shards, in an order that never changes
     column  which column holds the text, as it was asked for: "body", or "title + body", both joined by a blank; None:
             "text", or the only one of strings
+    how     how rows are read, and which of them
     readers how many shards are read at once, at most: each holds some rows of its shard in memory
     note    what a person is told of what is left out
     """
@@ -48,10 +49,10 @@ class ShardSource(ABC):
     readers = 64
     note = ""
 
-    def __init__(self, name: str, names: Sequence[str], column: str | None = None) -> None:
+    def __init__(self, name: str, names: Sequence[str], column: str | None = None, how: Options | None = None) -> None:
         if not names:
             raise DataError("holds no shards", path=name)
-        self.name, self.names, self.column = name, tuple(names), column
+        self.name, self.names, self.column, self.how = name, tuple(names), column, how or Options()
 
     @abstractmethod
     def rows(self, shard: str, start: int = 0) -> Iterator[Values]:
@@ -59,9 +60,8 @@ class ShardSource(ABC):
         DataError, which names the shard, where it cannot be read."""
 
     def keeps(self, row: Values, place: str) -> bool:
-        """Whether a row is wanted: a source may leave some out, by their score or their language. Raises
-        DataError, with the place."""
-        return True
+        """Whether a row is wanted, as `where` says. Raises DataError, with the place."""
+        return self.how.keep(row, place)
 
     def stamp(self, shard: str) -> Any:
         """Plain data that changes when the shard does, such as its size. Raises DataError where it is missing."""
@@ -92,7 +92,7 @@ class ShardSource(ABC):
         for number, row in enumerate(self.rows(shard, start), start):
             place = f"{shard}, row {number}"
             if self.keeps(row, place):
-                value = row[column] if column in row else find(row, column, place)
+                value = row[column] if column in row else find_value(row, column, place)
                 if value is not None and not isinstance(value, (str, memoryview, bytes)):
                     raise DataError(f"{place}: {column!r} is {kind_of(value)}; expected a string")
                 text = value if isinstance(value, str) else str(value or b"", "utf-8")
@@ -104,32 +104,19 @@ class FileShards(ShardSource):
     """Files, each a shard: .parquet, .jsonl, .ndjson, .csv, .txt and all other formats, packed too (.gz, .zst).
 
     name  a file, a folder or a pattern
-    how   how files are read: the encoding, and the format where their names do not say it
     """
 
     def __init__(self, name: str, column: str | None = None, how: Options | None = None) -> None:
-        super().__init__(name, [str(path) for path in files_of(name)], column)
-        self.how = how or Options()
+        super().__init__(name, [str(path) for path in files_of(name)], column, how)
         self.note = endings_left_out(name)
 
     def rows(self, shard: str, start: int = 0) -> Iterator[Values]:
-        path = Path(shard)
-        kind = self.how.file_format or extension(path)
-        if kind not in formats:
-            raise DataError(
-                f"is of no known format, by its name; known: {', '.join(formats.names())}; name one with"
-                f" {setting('file_format', 'jsonl')}",
-                path=path,
-            )
-        reader = formats.get(kind)
-        self.how.check_taken(reader.takes, f".{kind} files")
-        skips = "start" in reader.takes
+        origin = file_origin(Path(shard), self.how.file_format, texts=True)
+        self.how.check_taken(origin.takes, origin.where)
+        skips = "start" in origin.takes
         columns = summands(self.column) if self.column else ()
-        rows = reader.read(path, replace(self.how.of(columns), header=True, start=start if skips else 0))
+        rows = origin.read(replace(self.how.of(columns), header=True, start=start if skips else 0))
         return itertools.islice((row for _, row in rows), 0 if skips else start, None)
-
-    def keeps(self, row: Values, place: str) -> bool:
-        return self.how.keep(row, place)
 
     def stamp(self, shard: str) -> Any:
         return [check_regular(Path(shard)), str(self.how.where)]

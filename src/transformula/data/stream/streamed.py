@@ -18,15 +18,13 @@ from ...plain import several
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
 from ..format import Options
-from ..hub import is_hub
 from ..preview import working
 from ..settings import DataSettings
-from ..sources import apart
+from ..sources import is_hub, split_label
 from ..splits import Split
 from ..token_data import TokenData
-from ..tokenizing import choose_tokenizer, learns, no_room
+from ..tokenizing import choose_tokenizer, is_trained, no_room
 from ..tokens import Tokens, token_store
-from ..where import Where
 from .batches import StreamedWindows
 from .documents import StreamText, hold_out, sample_of_text, short_digest
 from .hub import HubShards
@@ -43,9 +41,7 @@ class StreamData(TokenData):
     has_text = False
     UNRECORDED = TokenData.UNRECORDED | {"bad_shards"}  # which are met while it is read
 
-    def windows(
-        self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False
-    ) -> StreamedWindows:
+    def windows(self, context: int, batch: int, accumulate: int, seed: int, continued: bool = False) -> StreamedWindows:
         if continued:
             raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
         return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
@@ -95,12 +91,12 @@ def stamp(source: ShardSource, shard: str) -> list[Any]:
         return [Path(shard).name, None]
 
 
-def streamed(settings: DataSettings, vocab: int | None = None) -> StreamData:
+def read_stream(settings: DataSettings, vocab: int | None = None) -> StreamData:
     """The stream that settings name. `vocab` is the model's number, where its text states one. Raises DataError for
     data that cannot be used, ConfigError where `vocab` and the tokenizer disagree."""
     texts, weights, names = [], [], several(settings.data)
     for name in names:
-        weight, source = weighted(name, settings)
+        weight, source = weighted_source(name, settings)
         texts.append(StreamText(source, settings.bad_shards == "skip", settings.shuffle))
         weights.append(weight)
     if not texts:
@@ -117,7 +113,7 @@ def streamed(settings: DataSettings, vocab: int | None = None) -> StreamData:
             held = Texts.of(documents)
             how = f"{len(held):,} documents, held out by their hash"
     with working("reading a sample for the tokenizer"):
-        sample = sample_of_text(texts) if learns(settings.tokenizer) else Texts(held.contents[:1])
+        sample = sample_of_text(texts) if is_trained(settings.tokenizer) else Texts(held.contents[:1])
     corpus = Corpus(", ".join(names), held, sum(len(text.source.names) for text in texts))
     split = Split(sample, held, how, whole=True)
     tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, vocab, ends=True)
@@ -128,9 +124,9 @@ def streamed(settings: DataSettings, vocab: int | None = None) -> StreamData:
     return StreamData(corpus, split, tokenizer, chosen, unread, validation, texts=texts, weights=weights)
 
 
-def weighted(name: str, settings: DataSettings) -> tuple[float, ShardSource]:
+def weighted_source(name: str, settings: DataSettings) -> tuple[float, ShardSource]:
     """A source of shards by its name, and its weight: 0.7 of web=0.7:FOLDER, 1 of FOLDER. Raises ConfigError."""
-    label, rest = apart(name)
+    label, rest = split_label(name)
     number = re.fullmatch(r"[^=]+=([0-9.]+):", label)
     if label and number is None:
         raise ConfigError(f"data: {name}: expected NAME=WEIGHT:SOURCE, such as web=0.7:{rest}")
@@ -148,7 +144,5 @@ def open_shards(name: str, settings: DataSettings) -> ShardSource:
     how = Options(**settings.reading)
     if not is_hub(name):
         return FileShards(name, settings.column, how)
-    for key in ("quoted", "delimiter", "ragged", "encoding", "file_format"):
-        if getattr(settings, key) is not None:
-            raise ConfigError(f"{key}: has no meaning for {name}; leave it out")
-    return HubShards(name, settings.column, how.where if isinstance(how.where, Where) else None)
+    how.check_taken((), name, ("quoted", "delimiter", "ragged", "encoding", "file_format"))
+    return HubShards(name, settings.column, how)
