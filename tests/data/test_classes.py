@@ -55,7 +55,8 @@ def test_names_with_an_equals_sign_that_are_files(reviews, monkeypatch):
 
 def test_runs_and_recipes_find_the_files(reviews, monkeypatch):
     monkeypatch.chdir(reviews)
-    assert absolute_names(["good=rt.pos"]) == [f"good={reviews}/rt.pos"] and missing_sources(["good=rt.pos", "bad=no"]) == ["bad=no"]
+    assert absolute_names(["good=rt.pos"]) == [f"good={reviews}/rt.pos"]
+    assert missing_sources(["good=rt.pos", "bad=no"]) == ["bad=no"]
     assert under_root("good=rt.pos", "/data") == "good=/data/rt.pos" and files_of("good=rt.pos") == [Path("rt.pos")]
 
 
