@@ -216,7 +216,7 @@ def latent_of(value: Value) -> Latent | None:
         return None
     _, k, v = value.args[:3]
     heads = int(evaluate_text(call.word.kept["k"], call.numbers))
-    joined = k.call is not None and k.call.word.lays_out == "parts" and k.call.options["parts"] == heads
+    joined = k.call is not None and k.call.word.channels == "joined" and k.call.options["parts"] == heads
     pieces = [piece_of(one, heads) for one in (*(k.args if joined else (k,)), v)]
     known = [piece for piece in pieces if piece is not None]
     matrices = [matrix for _, matrix, _ in known]
@@ -235,6 +235,6 @@ def piece_of(value: Value, heads: int) -> tuple[Value, Value | None, int] | None
     word, options = value.call.word, value.call.options
     if word.linear and value.args[0].kind == "stream":
         return value.args[0], value, value.width // heads
-    if word.lays_out == "copies" and options["n"] == heads and not options["each"]:
+    if word.channels == "copied" and options["n"] == heads and not options["each"]:
         return value.args[0], None, value.width // heads
     return None

@@ -91,11 +91,8 @@ class WordRecord:
     padding: bool = False  # the word must know which positions are real (`real=`, see words/word.py)
     positional: bool = False  # the word must know at which position it stands (so decoding hands it `at`)
     parameters: Mapping[str, str] = field(default_factory=dict)  # -> expression: its numbers (0: it is not there)
-    # -> expression: how many of a parameter's numbers one position uses, where not all (experts).
-    active: Mapping[str, str] = field(default_factory=dict)
-    # Expression: floating-point operations a position forward (matrix products: 2 a multiply-add); `span` is the mean
-    # number of keys a query sees, `length` the sequence's (`positions`, too, for words with an option called length).
-    flops: str = "0"
+    active: Mapping[str, str] = field(default_factory=dict)  # the same: those that one position uses, where not all
+    flops: str = "0"  # expression: floating-point operations a position forward (matrix products: 2 a multiply-add)
     state: str = "0"  # expression: numbers kept for each past position in step-by-step decoding
     # Taps, or else streams, that `state` is the sum of: what decoding keeps once, whichever calls read it -> an
     # expression: of how many heads it is.
@@ -112,35 +109,26 @@ class WordRecord:
     split_checks: Mapping[str, str] = field(default_factory=dict)  # condition -> why it is not split where it fails
     taps: Mapping[str, str] = field(default_factory=dict)  # values made inside -> their width ("": scores)
     key_taps: tuple[str, ...] = ()  # taps at the positions of the last stream; the others at those of the first
-    # Expression: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or 'recurrent'; "" or '' if not.
-    order: str = ""
+    order: str = ""  # expression: how it tells positions apart: 'learned', 'sinusoids', 'scores', 'recurrent'; or ''
     rotary: str = ""  # expression: the base of the rotary positions that it gives, 0 for none
     products: tuple[tuple[str, str], ...] = ()  # streams whose channels are multiplied and summed, by `heads` if it has
-    # Where channels of the result come from: "taken" (part i of n), "joined" (streams, part by part), "copied" (n times
-    # over); "": not said.
+    # Where channels of the result come from: "taken" (part i of n), "joined" (streams, part by part, of `parts`),
+    # "copied" (n times over, unless `each`); "": not said.
     channels: str = ""
     centered: bool = False  # in a stack that sees all positions it looks ahead as far as it looks back (a convolution)
-    # Expression: it looks ahead, too, as far as it looks back; a causal stack refuses it over its own sequence.
-    ahead: str = ""
+    ahead: str = ""  # expression: it looks ahead as far as back, which a causal stack refuses over its own sequence
     attends: str = ""  # attention: "streams" if it makes queries, keys and values of its streams, "qkv" if given them
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
     distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
-    # Of a word that only arranges channels: "parts" (those of its streams, part by part, of so many `parts`), "copies"
-    # (those of its stream `n` times over, unless `each`).
-    lays_out: str = ""
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
     # (those made of real positions of its stream, see `strided`), "patches" (all squares of `size` pixels), "rows" (all
     # of `rows`); "": all, of a number that does not matter.
     real: str = ""
-    # Expressions (m, n): position i is real if position m + n i of the stream is.
-    strided: tuple[str, str] = ("0", "stride")
+    strided: tuple[str, str] = ("0", "stride")  # expressions (m, n): i is real if position m + n i of the stream is
     initial_scale: str = ""  # how large the result is while sublayers yield zero, see words/word.py
-    # Of a function: the value of each channel of the result where all channels of the stream have the value c, an
-    # expression of c and the stream's width; "" where that is not known.
-    constant: str = ""
-    # Of a function: where the result is surely not zero: "positive" (wherever the argument is positive), "everywhere"
-    # (wherever the argument is not zero); "" where that is not known.
+    constant: str = ""  # of a function, expression of c: each channel of the result where all of the stream are c
+    # Of a function: where the result is surely not 0: of "positive" arguments, "everywhere" but at 0; "": unknown.
     nonzero: str = ""
     partial: bool = False  # of a function: it is not defined for every number
     same_as: str = ""  # the word that this one stands for where a file does not define it

@@ -41,7 +41,6 @@ class ChannelPart(Word):
     kind="shape",
     channels="joined",
     width="a + b + c + d",
-    lays_out="parts",
     options={"parts": whole("number of parts, which are joined one by one", 1, minimum=1)},
     checks={
         "a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts",
@@ -70,7 +69,6 @@ class Join(Word):
     kind="shape",
     channels="copied",
     width="n * x",
-    lays_out="copies",
     options={
         "n": whole("number of copies", minimum=1),
         "each": flag("every channel n times in a row, not all n times over"),

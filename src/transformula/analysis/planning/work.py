@@ -107,9 +107,8 @@ def work_of(architecture: Architecture, length: int) -> ModelWork:
             scores = costs.flops_forward - sum(2 * rows * columns for rows, columns in matrices)
             heads = int(value.called.numbers.get("heads", 1)) if scores > 0 else 0
             logits = value.width if section.where == "output" and costs.flops_forward else 0
-            parts[
-                WorkPart(matrices, scores, heads, costs.activation_bytes / length, logits, section.where == "layer")
-            ] += 1
+            kept, in_layer = costs.activation_bytes / length, section.where == "layer"
+            parts[WorkPart(matrices, scores, heads, kept, logits, in_layer)] += 1
     sizes = {path: sum(one.values()) for path, one in module_sizes(architecture).items()}
     units: Tally[str] = Tally()
     for path, size in sizes.items():
@@ -145,10 +144,10 @@ def matrices_of(value: Value, sizes: Mapping[str, Mapping[str, int]], flops: flo
     """(rows, columns) of the matrices of a call, of which one side is the width that it reads or makes."""
     if value.call is None or not flops or not value.args:
         return ()
-    products_of = []
+    matrices = []
     for name, size in sizes.get(value.call.path, {}).items():
         sides = [width for width in (value.args[0].width, value.width) if size % width == 0 and size > width > 1]
         if sides and not name.endswith("bias"):
-            products_of.append((sides[0], size // sides[0]))
-    products = sum(2 * rows * columns for rows, columns in products_of)
-    return tuple(products_of) if products <= flops else ((value.width, int(flops / 2 / value.width)),)
+            matrices.append((sides[0], size // sides[0]))
+    products = sum(2 * rows * columns for rows, columns in matrices)
+    return tuple(matrices) if products <= flops else ((value.width, int(flops / 2 / value.width)),)
