@@ -63,11 +63,8 @@ def looks_ahead(call: Call) -> bool:
 
 def looks_around(call: Call) -> bool:
     """Whether a call reads positions other than its own. One that makes a stream does where it says how far back."""
-    return (
-        call.word.reach != "token"
-        and call.word.kind != "scores"
-        and (call.word.kind != "input" or call.word.back != "")
-    )
+    word = call.word
+    return word.reach != "token" and word.kind != "scores" and (word.kind != "input" or word.back != "")
 
 
 def receptive_field(stack: Stack) -> ReceptiveField:

@@ -330,11 +330,8 @@ def scaled_by_width(analysis: StackAnalysis) -> Iterator[Warning]:
     def by_width(group: LayerGroup) -> list[Value]:
         """Calls of attention with several heads whose scores are divided by the root of the width of all of them."""
         calls = [v for v in group.section.calls() if v.called.options.get("scale") and v.args]
-        return [
-            v
-            for v in calls
-            if v.called.options.get("heads", 1) > 1 and math.isclose(v.called.options["scale"], v.args[0].width ** -0.5)
-        ]
+        several = [v for v in calls if v.called.options.get("heads", 1) > 1]
+        return [v for v in several if math.isclose(v.called.options["scale"], v.args[0].width ** -0.5)]
 
     for group, calls, layers in faulty(analysis, by_width):
         width, heads = calls[0].args[0].width, calls[0].called.options["heads"]

@@ -27,7 +27,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .context import Context, Definition, Scope, Setting, check_second, read_definition, tells_positions
+from .context import Context, Definition, Scope, Setting, check_free, check_second, read_definition, tells_positions
 from .expressions import Expressions
 from .graph import Architecture, Section, Stack
 from .messages import FormulaError, unknown
@@ -155,13 +155,12 @@ def definition_of(header: str, body: Source, context: Context) -> Definition:
     definition = read_definition(header, body, len(context.definitions))
     name, record = definition.name, context.vocabulary.get(definition.name)
     chance = record is not None and record.kind == "chance"
-    for other, taken in (
-        ("a definition", context.definition(name) is not None),
-        (f"a {kind_of(context.constants.get(name))} of the file", name in context.constants and not chance),
-        ("an input of the task", name in context.inputs and not chance),
-    ):
-        if taken:
-            raise FormulaError("two-things", definition.place, name=name, other=other)
+    others = {
+        "a definition": context.definition(name) is not None,
+        f"a {kind_of(context.constants.get(name))} of the file": name in context.constants and not chance,
+        "an input of the task": name in context.inputs and not chance,
+    }
+    check_free(name, definition.place, others)
     if definition.second:
         numbers = {*context.constants, *(number for stack in context.text.stacks for number in stack.numbers)}
         check_second(definition, numbers, context.inputs, context.reads.numbers)
@@ -256,18 +255,17 @@ class Stacks:
         scope = Scope(section, stack, constants, len(self.context.definitions), labels)
         self.flow.entered[id(section)] = dict(self.flow.now)
         context, words = self.context, self.context.vocabulary
-        for line in lines:  # its name stands for nothing else
+        for line in lines:
             name = line.name
-            for other, taken in (
-                ("a number", name in ("layer", "pi")),
-                (f"a {kind_of(constants.get(name))} of the file", name in constants),
-                ("a word", name in words),
-                ("a definition", context.definition(name) is not None),
-                ("an input of the task", name in context.inputs),
-                ("a stack", name == "memory" or name in context.stack_names()),
-            ):
-                if taken:
-                    raise FormulaError("two-things", line.target, name=name, other=other)
+            others = {
+                "a number": name in ("layer", "pi"),
+                f"a {kind_of(constants.get(name))} of the file": name in constants,
+                "a word": name in words,
+                "a definition": context.definition(name) is not None,
+                "an input of the task": name in context.inputs,
+                "a stack": name == "memory" or name in context.stack_names(),
+            }
+            check_free(name, line.target, others)
             section.lines.append((line.place, line.name, self.expressions.assign(line, scope)))
         for name, value in scope.names.items():
             self.flow.now[name] = Setting(value, section, scope.places[name])

@@ -234,6 +234,13 @@ class Scope:
             self.calls[f".{node.label}"] = [thing]
 
 
+def check_free(name: str, place: Place, others: Mapping[str, bool]) -> None:
+    """Raise FormulaError for a name that stands for another thing. `others`: what that is -> whether it is so called."""
+    for other, taken in others.items():
+        if taken:
+            raise FormulaError("two-things", place, name=name, other=other)
+
+
 def label_table(context: Context, scope: Scope, share: int | None) -> dict[Any, Call | Frame]:
     """What labels stand for: one label is one module, in its formula or, by a number under `share=`, in the model."""
     return scope.labels if share is None else context.shared

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .context import Context, Definition, Scope, label_table, labeled
+from .context import Context, Definition, Scope, check_free, label_table, labeled
 from .graph import OPERATIONS, Frame, Value, describe
 from .messages import FormulaError, unknown
 from .names import Names
@@ -196,8 +196,8 @@ class Expressions:
         body.frames, body.labels = (*scope.frames, frame), frame.labels
         result: Any = None
         for line in definition.lines:
-            if line.name in definition.defaults or line.name in scope.constants:
-                raise FormulaError("two-things", line.target, name=line.name, other="a number here")
+            taken = line.name in definition.defaults or line.name in scope.constants
+            check_free(line.name, line.target, {"a number here": taken})
             value = self.assign(line, body)
             result = value if value is not None else body.names.get(line.name)
         if not isinstance(result, Value):

@@ -26,13 +26,8 @@ from .syntax import Binary, CallNode, Choice, Compare, Index, Literal, Logic, Na
 LARGEST = 1e9
 Functions = Mapping[str, Callable[..., float]]
 FUNCTIONS: Functions = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max}
-OF_RECORDS = {
-    **FUNCTIONS,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "sin": math.sin,
-    "cos": math.cos,
-}  # what expressions of words' records may call
+# What expressions of words' records may call.
+OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf, "sin": math.sin, "cos": math.cos}
 Operations = dict[str, Callable[[Any, Any], Any]]
 OPERATORS: Operations = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
 COMPARISONS: Operations = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from .context import ROTARY, Definition, check_second
+from .context import ROTARY, Definition, check_free, check_second
 from .graph import ScoreFormula, Step, Table, describe
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, element, fold, neutral, tidy
@@ -28,9 +28,8 @@ class ScoreBinding:
     definition: Definition
     option: str  # "score", "mask" or one of ROTARY
     heads: int
-    numbers: Mapping[
-        str, Any
-    ]  # and other constants: those of the file, the stack and `layer`; what is read goes into `used`
+    # And other constants: those of the file, the stack and `layer`; what is read goes into `used`.
+    numbers: Mapping[str, Any]
     inputs: Collection[str]  # the task's
     used: set[str]
     causal: bool  # j is never after i: then i - j is not negative
@@ -51,9 +50,8 @@ class ScoreBinding:
         name, parameters, last = definition.name, definition.parameters, definition.lines[-1]
         self.check_definition()
         for number, line in enumerate(lines):
-            for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
-                if line.name in taken:
-                    raise FormulaError("two-things", line.target, name=line.name, other=other)
+            others = {"a number here": line.name in self.numbers, "an input of the task": line.name in self.inputs}
+            check_free(line.name, line.target, others)
             self.names[line.name] = self.value(line.value)
             later = [n.name for other in lines[number + 1 :] for n in walk(other.value) if isinstance(n, Name)]
             if line is not last and line.name not in later:

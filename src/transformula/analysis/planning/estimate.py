@@ -198,9 +198,8 @@ def communication(setting: PlannedSetting, layout: ParallelLayout, computing: fl
     else:
         each = 2 * collective(setting, layout, weights) + collective(setting, layout, gradients)
         seconds, cover = each * layout.accumulate, computing
-        first = (
-            setting.number_bytes * work.unit * max(share.layers, share.outside)
-        )  # nothing runs before the first unit is there
+        # Nothing runs before the first unit is there.
+        first = setting.number_bytes * work.unit * max(share.layers, share.outside)
         shown += layout.accumulate * collective(setting, layout, first)
     hidden = min(seconds, given.overlap * cover)
     return shown + seconds - hidden + given.contention * hidden, hidden
