@@ -235,7 +235,7 @@ class Scope:
 
 
 def check_free(name: str, place: Place, others: Mapping[str, bool]) -> None:
-    """Raise FormulaError for a name that stands for another thing. `others`: what that is -> whether it is so called."""
+    """Raise FormulaError for a name of another thing. `others`: what that is -> whether it is called so."""
     for other, taken in others.items():
         if taken:
             raise FormulaError("two-things", place, name=name, other=other)
