@@ -326,7 +326,7 @@ def test_a_reply_of_no_weight_is_read_and_not_learned(tmp_path):
     task = task_of(str(path))
     learned = [task.chat.tokenizer.decode(text.ids[1:][text.learned]) for text in task.texts]
     assert all(text.startswith("good") for text in learned)
-    assert all(right.startswith("good") for _, right, _ in task.written(model_of(task), [0, 0]))
+    assert all(right.startswith("good") for _, right, _ in task.write_replies(model_of(task), [0, 0]))
 
 
 def test_distinct_pairs():

@@ -233,7 +233,7 @@ class Dialogue(PartsTask):
 
     chosen: DialogueSettings
     read = staticmethod(read_dialogues)
-    spelled = staticmethod(dialogue_texts)
+    tokenizer_texts = staticmethod(dialogue_texts)
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
     measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
@@ -298,13 +298,13 @@ A conversation longer than the model's context loses its oldest messages, and a 
         scores.measure([per_token(np.array([(score.nats, score.tokens) for score in within], dtype=float))])
         scores["without_dialogue"] = nats_per_token(text_scores(model, alone))
         if self.chosen.written:
-            replies = self.written(model, spread_rows(total, self.chosen.written))
+            replies = self.write_replies(model, spread_rows(total, self.chosen.written))
             scores["stops"] = float(np.mean([reply.ended for _, _, reply in replies]))
-            scores["in_form"] = float(np.mean([in_form(reply, self.chat.template) for _, _, reply in replies]))
+            scores["in_form"] = float(np.mean([is_in_form(reply, self.chat.template) for _, _, reply in replies]))
             scores["distinct_2"] = distinct_pairs([reply.text for _, _, reply in replies])
         return scores
 
-    def written(self, model: Any, rows: Sequence[int]) -> list[tuple[str, str, Reply]]:
+    def write_replies(self, model: Any, rows: Sequence[int]) -> list[tuple[str, str, Reply]]:
         """For some validation dialogues: what is replied to, the reply that stands there, and the model's, greedily. Of
         each dialogue another reply is taken."""
         asked, references = [], []
@@ -352,7 +352,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         """A few validation dialogues: the last message, the reply of the model and the one that stands there."""
         rows = np.random.default_rng(seed).permutation(len(self.validation.records))[:SHOWN_DIALOGUES]
         lines = []
-        for asked, right, reply in self.written(model, rows.tolist()):
+        for asked, right, reply in self.write_replies(model, rows.tolist()):
             texts = (("message", asked), ("reply", reply.text), ("reference", right))
             lines += [*(f"{name:<11}{' '.join(text.split())[:100]}" for name, text in texts), ""]
         return "\n".join(lines).strip()
@@ -399,7 +399,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         }
 
 
-def in_form(reply: Reply, template: Mapping[str, str]) -> bool:
+def is_in_form(reply: Reply, template: Mapping[str, str]) -> bool:
     """Whether a reply ended, says something, and holds no mark of a role as a line."""
     marks = {text.strip() for text in template.values()}
     return reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}

@@ -72,8 +72,8 @@ def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
 class PartsTask(Task):
     """A decoder learns parts of texts. A task says:
 
-    read     the records of some sources, as for `read_split`
-    spelled  records and settings -> the texts from which a tokenizer learns
+    read             the records of some sources, as for `read_split`
+    tokenizer_texts  records and settings -> the texts from which a tokenizer learns
 
     texts    those of training
     buckets  their batches
@@ -84,7 +84,7 @@ class PartsTask(Task):
     unit = "learned tokens"
     sequences = None
     read: ClassVar[Any]
-    spelled: ClassVar[Any]
+    tokenizer_texts: ClassVar[Any]
     texts: Sequence[PartlyLearned]
     buckets: Buckets
 
@@ -107,7 +107,7 @@ class PartsTask(Task):
         rows = read_split(settings, self.read, (), ())
         self.notes = list(rows.notes)
         sides, others = (
-            {"target": self.spelled(records, settings)}
+            {"target": self.tokenizer_texts(records, settings)}
             for records in (rows.training or rows.validation, rows.validation)
         )
         tokenizers, self.about = choose_tokenizers(settings.tokenizer, False, sides, others, numbers)

@@ -206,7 +206,7 @@ class MultipleChoice(PartsTask):
     """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
 
     read = staticmethod(read_rows)
-    spelled = staticmethod(question_texts)
+    tokenizer_texts = staticmethod(question_texts)
     row_name = "questions"
     settings = evaluation = ChoiceRowSettings
     measures = ("loss", "accuracy")

@@ -214,7 +214,7 @@ class Answering(RowPredictor):
             raise InputError("threshold: each training question had an answer, and so has each here; leave it out")
         threshold = self.threshold if settings.threshold is None else settings.threshold
         best, cut = [], []
-        for spans, none, is_part in self.ranked(inputs, outputs, settings):
+        for spans, none, is_part in self.rank_spans(inputs, outputs, settings):
             if self.unanswerable or not spans:
                 spans.append(AnswerSpan("", none))
             weight = float(np.exp(-threshold))
@@ -227,7 +227,7 @@ class Answering(RowPredictor):
         """With the threshold for "no answer" that gives the highest F1 on these records."""
         if not self.unanswerable:
             return self
-        ranked = self.ranked([self.input_of(record) for record in records], outputs, AnswerSettings())
+        ranked = self.rank_spans([self.input_of(record) for record in records], outputs, AnswerSettings())
         margins, gains = [], []
         for record, (spans, none, _) in zip(records, ranked, strict=True):
             if spans:
@@ -236,7 +236,7 @@ class Answering(RowPredictor):
                 gains.append(empty - best)
         return replace(self, threshold=best_threshold(np.array(margins), np.array(gains)))
 
-    def ranked(
+    def rank_spans(
         self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: AnswerSettings
     ) -> Iterator[tuple[list[AnswerSpan], float, bool]]:
         """For each input its best spans, the probability that there is no answer, which is the least of its windows',

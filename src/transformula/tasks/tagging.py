@@ -150,11 +150,11 @@ class Tagger(RowPredictor):
             return [[self.ids.get(token, 0)] for token in cased]
         assert self.tokenizer is not None
         each = self.tokenizer.encode_many([self.tokenizer.word_start + token for token in cased])
-        room = self.most - sum(map(len, self.around))
+        room = self.most - sum(map(len, self.outer_marks))
         return [ids[:room].tolist() or [self.tokenizer.unknown or 0] for ids in each]
 
     @cached_property
-    def around(self) -> tuple[list[int], list[int]]:
+    def outer_marks(self) -> tuple[list[int], list[int]]:
         """What a tokenizer of a model of others puts before and after a sentence."""
         marks = self.tokenizer and self.tokenizer.marks
         return (list(marks.prompt), marks.one.ids[-1][:, 0].tolist()) if marks else ([], [])
@@ -164,7 +164,7 @@ class Tagger(RowPredictor):
         parts: list[list[str]] = []
         first = positions = 0
         for place, ids in enumerate(self.pieces(tokens)):
-            if positions + len(ids) > self.most - sum(map(len, self.around)):
+            if positions + len(ids) > self.most - sum(map(len, self.outer_marks)):
                 parts.append(tokens[first:place])
                 first, positions = place, 0
             positions += len(ids)
@@ -173,13 +173,13 @@ class Tagger(RowPredictor):
     def places(self, tokens: Sequence[str]) -> Tensor:
         """The position of each token's first piece."""
         sizes = [len(ids) for ids in self.pieces(tokens)]
-        before = len(self.around[0])
+        before = len(self.outer_marks[0])
         return torch.tensor([before, *sizes[:-1]] if sizes else sizes, dtype=torch.int64).cumsum(0)
 
     def row(self, tokens: Sequence[str]) -> EncodedRow:
         """`tokens` (length,); `characters` (length, most), where the model reads them: bytes of each word or piece,
         counted from 1, 0 behind the last."""
-        before, after = self.around
+        before, after = self.outer_marks
         ids = [*before, *(number for pieces in self.pieces(tokens) for number in pieces), *after] or [0]
         row = {"tokens": torch.tensor(ids)}
         if "characters" in self.inputs:
@@ -326,7 +326,7 @@ class TaggedSentences(RowReader):
         """(positions,) int64; -100 where a tag is not among those of training, and behind the first piece of a token.
         Such tags are no part of the loss; in scores they are wrong."""
         tokens = tokens_of(record)
-        targets = torch.full((sum(map(len, [*kind.around, *kind.pieces(tokens)])),), IGNORED)
+        targets = torch.full((sum(map(len, [*kind.outer_marks, *kind.pieces(tokens)])),), IGNORED)
         targets[kind.places(tokens)] = torch.tensor(
             [kind.tags.index(t) if t in kind.tags else IGNORED for t in tags_of(record)]
         )

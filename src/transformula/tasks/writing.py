@@ -239,7 +239,7 @@ class Writing(Predictor):
                     written[row].append(Written(text, h.score, h.log_probability, len(h.tokens)))
             cut = [False] * len(rows)
             if self.room is not None:
-                cut = [len(ids) > self.room for ids in self.whole([inputs[row] for row in rows])]
+                cut = [len(ids) > self.room for ids in self.encode_whole([inputs[row] for row in rows])]
             for row, answers in zip(rows, noted([written[row] for row in rows], cut, self.most or 0), strict=True):
                 written[row] = list(answers)
             if progress is not None:
@@ -260,9 +260,9 @@ class Writing(Predictor):
         assert self.source is not None
         end_of(self.source)
         before, after = (np.array(marks, dtype=np.int64) for marks in self.source.marks.source)
-        return [np.concatenate([before, ids[: self.room], after]) for ids in self.whole(sources)]
+        return [np.concatenate([before, ids[: self.room], after]) for ids in self.encode_whole(sources)]
 
-    def whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
+    def encode_whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
         """Token ids of texts, however long they are."""
         assert self.source is not None
         return self.source.encode_many([self.spelling.source(str(text)) for text in sources])

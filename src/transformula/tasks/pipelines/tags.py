@@ -22,7 +22,7 @@ class TagPipeline(RowPipeline[Tagger]):
         return {
             **super().plain(),
             "cut": "parts",
-            "marks": marks_of_ids(*kind.around),
+            "marks": marks_of_ids(*kind.outer_marks),
             "word": TOKEN.pattern,
             "word_start": tokenizer.word_start if tokenizer else "",
             "unknown": (tokenizer and tokenizer.unknown) or 0,
