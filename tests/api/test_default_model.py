@@ -51,8 +51,8 @@ def test_what_is_typed_wins(tmp_path: Path) -> None:
     data = rows(tmp_path, "classification")
     plan = plan_run({"task": "classification", "data": data, "lr": 0.5, "tokenizer": "characters", "width": 4}, [])
     assert plan.training.lr == 0.5 and plan.training.epochs and plan.data.plain()["tokenizer"] == "characters"
-    assert plan.architecture.numbers["width"] == 4 and plan.told
-    assert not plan_run({"task": "classification", "data": data, "model": "pre-norm", "steps": 1}, []).told
+    assert plan.architecture.numbers["width"] == 4 and plan.note
+    assert not plan_run({"task": "classification", "data": data, "model": "pre-norm", "steps": 1}, []).note
 
 
 def test_a_task_without_one_names_those_that_have_it() -> None:

@@ -36,5 +36,5 @@ def with_default(settings: Mapping[str, Any], task: str) -> tuple[dict[str, Any]
     why, text = " ".join(str(own.pop("why")).split()), str(own["model"])
     if any(settings.get(key) is not None for key in LIMITS):
         own = {key: value for key, value in own.items() if key not in LIMITS}
-    told = [f"{'no MODEL':<12}{task} takes its own: {why}", *(f"{'':<12}{line}" for line in text.splitlines())]
-    return {**own, "model": read_stated(text, f"{task}.yaml"), **settings}, "\n".join(told)
+    lines = [f"{'no MODEL':<12}{task} takes its own: {why}", *(f"{'':<12}{line}" for line in text.splitlines())]
+    return {**own, "model": read_stated(text, f"{task}.yaml"), **settings}, "\n".join(lines)

@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 FIRST_PIECE, MAX_PIECE = 16, 512
 
 
-def texts_of(prompt: Any) -> tuple[list[str], bool]:
-    """(prompts, whether it is a single one). Raises InputError for what is no text and no list of texts."""
+def texts_of(given: Any, what: str = "prompt") -> tuple[list[str], bool]:
+    """(texts, whether it is a single one). Raises InputError for what is no text and no list of texts."""
 
-    def described(value: Any) -> str:
+    def describe(value: Any) -> str:
         if isinstance(value, (bytes, bytearray)):
-            return f"{type(value).__name__}: decode it first, by prompt.decode()"
-        what = f"{type(value).__name__}, {value!r:.40}"
-        numbers = isinstance(value, int) and not isinstance(value, bool)
-        return f"{what}: give token ids as tokens=" if numbers or hasattr(value, "dtype") else what
+            return f"{type(value).__name__}: decode it first, by {what}.decode()"
+        numbers = (isinstance(value, int) and not isinstance(value, bool)) or hasattr(value, "dtype")
+        remedy = ": give token ids as tokens=" if numbers and what == "prompt" else ""
+        return f"{type(value).__name__}, {value!r:.40}{remedy}"
 
-    if isinstance(prompt, str):
-        return [prompt], True
-    if not isinstance(prompt, Iterable) or isinstance(prompt, (bytes, bytearray, Mapping)) or hasattr(prompt, "dtype"):
-        raise InputError(f"prompt: expected a text or a list of texts; this is {described(prompt)}")
-    prompts = list(prompt)
-    for number, text in enumerate(prompts, 1):
+    if isinstance(given, str):
+        return [given], True
+    if not isinstance(given, Iterable) or isinstance(given, (bytes, bytearray, Mapping)) or hasattr(given, "dtype"):
+        raise InputError(f"{what}: expected a text or a list of texts; this is {describe(given)}")
+    texts = list(given)
+    for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise InputError(f"prompt {number}: expected a text; this is {described(text)}")
-    return prompts, False
+            raise InputError(f"{what} {number}: expected a text; this is {describe(text)}")
+    return texts, False
 
 
 def ids_of(tokens: Any, vocab: int) -> tuple[list[list[int]], bool]:
@@ -179,15 +179,10 @@ def predict(
 
 def prefixes_of(prefix: Any, count: int) -> list[str]:
     """What each of `count` answers begins with. Raises InputError for what is no text."""
-    if isinstance(prefix, bytes) or not isinstance(prefix, Iterable):
-        raise InputError(f"prefix: expected a text, or a list of one for each source; this is {prefix!r:.40}")
-    prefixes = [prefix] * count if isinstance(prefix, str) else list(prefix)
-    if len(prefixes) != count:
+    prefixes, one = texts_of(prefix, "prefix")
+    if not one and len(prefixes) != count:
         raise InputError(f"{len(prefixes)} prefixes for {count} sources: give one for each, or one text for all")
-    for number, text in enumerate(prefixes, 1):
-        if not isinstance(text, str):
-            raise InputError(f"prefix {number}: expected a text; this is {text!r:.40}")
-    return prefixes
+    return prefixes * count if one else prefixes
 
 
 def stream(

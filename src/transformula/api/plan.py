@@ -130,7 +130,7 @@ class Plan:
     use           packages that the user named
     start         where the first weights come from; None: they are initialized
     resume        the run goes on in its folder, `training.out`
-    told          what a person is told of a model that nobody named
+    note          what a person reads of a model that nobody named
     """
 
     task: str
@@ -140,7 +140,7 @@ class Plan:
     use: tuple[str, ...] = ()
     start: Start | None = None
     resume: bool = False
-    told: str = ""
+    note: str = ""
 
     @property
     def kind(self) -> type[Task]:
@@ -207,9 +207,9 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     check_use(settings.pop("use", []), use)
     stated, before = settings.pop("task", None), task_before(settings.get("init_from"))
     task, start_keys = str(stated or before or TASK), ("model", "init_from", "init_stack", "from_scratch")
-    told = ""
+    note = ""
     if not any(settings.get(key) for key in ("model", "init_from", "init_stack")):
-        settings, told = with_default({k: v for k, v in settings.items() if v is not None}, tasks.name_of(task))
+        settings, note = with_default({k: v for k, v in settings.items() if v is not None}, tasks.name_of(task))
     loaded = settings.get("model") is None
     model, start = start_of(task, *(settings.pop(key, None) for key in start_keys))
     if start is not None:
@@ -225,7 +225,7 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
         text = read_model(text, {"vocab": check_model(start.folder, use=use).numbers["vocab"]})
-    return Plan(task, check_model(text, use=use), data, training, tuple(use), start, told=told)
+    return Plan(task, check_model(text, use=use), data, training, tuple(use), start, note=note)
 
 
 def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]) -> Plan:

@@ -128,9 +128,9 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         numbers = of_data(task, plan.architecture)
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
-        architecture = plan.architecture
-        if not is_checked_with(numbers, architecture):
-            architecture = check_model(text, numbers, plan.use)
+        known = {key: plan.architecture.numbers.get(key) for key in text.numbers}  # with which it is checked already
+        same = numbers.items() <= known.items()
+        architecture = plan.architecture if same else check_model(text, numbers, plan.use)
         plan.kind.check(architecture)  # once more, now that the numbers of the data are known
         check_widths(task, architecture)
         check_room(architecture, training, plan.data)
@@ -143,8 +143,8 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         if begun is not None and training.lora is not None:
             training = training.model_copy(update={"lora": training.lora.with_full(begun.new)})
         shown = Progress(task.unit, quiet=quiet)
-        if plan.told:
-            shown.say(plan.told)
+        if plan.note:
+            shown.say(plan.note)
         show_resolved(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)
@@ -194,12 +194,6 @@ def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
                 raise ConfigError(f"{key}: the model says {stated}, and the data has {number}; leave it out")
             numbers[key] = number
     return numbers
-
-
-def is_checked_with(numbers: Mapping[str, int], architecture: Architecture) -> bool:
-    """Whether a model's text states these numbers already, so that it is checked with them."""
-    stated = architecture.text.numbers
-    return all(key in stated and architecture.numbers.get(key) == number for key, number in numbers.items())
 
 
 def evaluate(

@@ -233,36 +233,27 @@ def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, st
     """The text of a trained model, with the output of a task in the place of its own where it was trained on another
     one; and that in words, "" where nothing is changed. A task whose model is any text, such as translation, takes it
     as it is, unless the output was that of the former task."""
+    from ..interop.named import is_theirs
+    from ..interop.named.text import text_for_task
     from ..tasks.base import tasks
 
     former, named = task_trained(run), tasks.name_of(task)
     if former is None or former == named:
         return text, ""
-    head = head_of_family(model_folder(run), named)
+    folder = model_folder(run)
+    head = text_for_task(folder, named) if is_theirs(folder) else None
     if head is not None:
-        return head, f"{named}'s of the same family, in the place of {former}'s"
+        return read_text(head), f"{named}'s of the same family, in the place of {former}'s"
     new = of_task(task, "model").get("output")
     own = former in tasks and "output" in of_task(former, "model")  # the text's output is that of its task
     if new is None and (text.output is None or not own):
         return text, ""
 
-    def told(output: str | None) -> str:
+    def quote(output: str | None) -> str:
         return shortened("; ".join((output or "the usual one").split("\n")), 80)
 
     old = None if text.output is None else text.output.text
-    return without_output(text), f"{told(new)}, of {named}, in the place of {told(old)}, of {former}"
-
-
-def head_of_family(folder: Path, task: str) -> ModelText | None:
-    """The text of a folder of transformers with the output of its family for a task; None where there is none."""
-    from ..interop.named import is_theirs
-
-    if not is_theirs(folder):
-        return None
-    from ..interop.named.text import text_for_task
-
-    text = text_for_task(folder, task)
-    return None if text is None else read_text(text)
+    return without_output(text), f"{quote(new)}, of {named}, in the place of {quote(old)}, of {former}"
 
 
 def without_output(text: ModelText) -> ModelText:
