@@ -77,9 +77,9 @@ class Registry(Generic[T]):
     @cached_property
     def _statements(self) -> list[Statement | str]:
         """What the files of the package state, in order; a module that does not state its names stands as such."""
-        found: list[Statement | str] = []
+        statements: list[Statement | str] = []
         if self.package is None:
-            return found
+            return statements
         calls = re.compile(rf"^{re.escape(self.decorator)}(.*?\)[^\n]*)\n(?=@|def |class )", re.M | re.S)
         # The same as a plain call, register("name")(function): of a function that stands elsewhere.
         plain = re.compile(rf"^{re.escape(self.decorator[1:])}(.*\))\([\w.]+\)$", re.M)
@@ -89,17 +89,17 @@ class Registry(Generic[T]):
             module, folder = f"{self.package}.{each.name}", getattr(each.module_finder, "path", "")
             file = Path(folder, f"{each.name}.py")
             if not self.decorator or not file.is_file():
-                found.append(module)
+                statements.append(module)
                 continue
             text = file.read_text(encoding="utf-8")
             for rest in [*calls.findall(text), *plain.findall(text)]:
                 call = ast.parse(f"register({rest}", mode="eval").body
                 match call:
                     case ast.Call(args=[ast.Constant(str(name)), *_], keywords=keywords):
-                        found.append(Statement(name, module, literals(keywords)))
+                        statements.append(Statement(name, module, literals(keywords)))
                     case _:
-                        found.append(module)
-        return found
+                        statements.append(module)
+        return statements
 
     @cached_property
     def _stated(self) -> dict[str, Statement]:

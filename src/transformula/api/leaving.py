@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..tasks.predictor import Predictor
 
 OURS = "transformula"  # what every model leaves as
-MOST_LAYERS = 12  # of a model of which a run's plan says it: comparing more with named models takes seconds
+MAX_LAYERS = 12  # of a model of which a run's plan says it: comparing more with named models takes seconds
 WIDTH = 112
 
 
@@ -145,7 +145,7 @@ def export_line(architecture: Architecture, kind: Predictor | None) -> str:
     not traced, for that takes seconds."""
     from ..model import build
 
-    if sum(stack.depth for stack in architecture.stacks) > MOST_LAYERS:
+    if sum(stack.depth for stack in architecture.stacks) > MAX_LAYERS:
         return "transformula export --check RUN says where it can leave"
     with tempfile.TemporaryDirectory() as folder:
         if kind is not None:

@@ -154,13 +154,13 @@ def prune(given: Given) -> int:
     --yes."""
     from ..runs.pruning import prune
 
-    found = prune(given["run"], dry_run=True)
-    if given["dry_run"] or not found.parts:
-        return given.show(found)
+    removable = prune(given["run"], dry_run=True)
+    if given["dry_run"] or not removable.parts:
+        return given.show(removable)
     if not given["yes"]:
         if given["json"] or not sys.stdin.isatty():
-            raise InputError(f"{found.run}: {found.total} would be removed: add --yes (--dry-run lists it)")
-        print(f"{found}\nremove {found.total}? [y/N] ", end="", file=sys.stderr, flush=True)
+            raise InputError(f"{removable.run}: {removable.total} would be removed: add --yes (--dry-run lists it)")
+        print(f"{removable}\nremove {removable.total}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return given.show("nothing was removed")
         return given.show("\n".join(repr(prune(given["run"])).splitlines()[-2:]))  # it was listed just now

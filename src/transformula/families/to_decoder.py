@@ -305,8 +305,8 @@ class LayerLines:
     def label_tapped(self, lines: list[Line]) -> list[Line]:
         """Where a tap names attention by its word, which is called twice now, the first call gets its own role as its
         label: it is named as before, and so are its parameters."""
-        unlabelled = {c.word for calls in self.attending for c in calls if not c.label}
-        words = {word for word in unlabelled if self.taps(word, range(len(self.lines)))}
+        unlabeled = {c.word for calls in self.attending for c in calls if not c.label}
+        words = {word for word in unlabeled if self.taps(word, range(len(self.lines)))}
 
         def change(node: Node) -> Node | None:
             if not isinstance(node, CallNode) or node.word not in words or node.label:
