@@ -40,6 +40,7 @@ tasks: Registry[type[Task]] = Registry("task", "transformula.tasks", "@task(")
 MIN_SAMPLE_ROWS = 16  # rows of a sample of a validation set, at least
 IGNORED = -100  # target of a position that does not count
 RESAMPLES = 200  # resamples of an evaluation on the way
+EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 EVALUATION_COST = 0.5  # what a unit costs in an evaluation, of what it costs in training
 
 

@@ -31,7 +31,7 @@ from ..model.transformer import evaluating
 from .base import Batch, Progress, outputs_in_words, outputs_of, task
 from .predictor import predictor
 from .row_predictor import EncodedRow, collated
-from .rows import Side, evaluation_of
+from .rows import evaluation_of
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .seq2seq_data import channels_of, picture_shape
@@ -74,8 +74,9 @@ class ImageTextEmbedder(VectorPredictor):
         lines = super().listed(path)
         return [str(path.parent / line) if line.lower().endswith(SUFFIXES) else line for line in lines]
 
-    def sides(self, records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
-        return [record["source"] for record in records], [str(record["target"]) for record in records]
+    def input_of(self, record: Record) -> Any:
+        """The text; the picture is read when a batch has it."""
+        return record["target"]
 
     def batch(self, pictures: Sequence[Any], rows: Sequence[EncodedRow]) -> Batch:
         inputs, lengths = collated(rows)
@@ -127,14 +128,11 @@ class CaptionedPictures(VectorReader):
         assert shape is not None
         return ImageTextEmbedder(tokenizer, list(inputs), sizes["context"], settings.lower, list(shape))
 
-    def side(self, kind: Any, records: Sequence[Record]) -> Side:
-        """Rows of texts; the pictures of their records are read when a batch has them."""
-
-        def batch_of(some: Sequence[Record], texts: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
-            return kind.batch([record["source"] for record in some], texts)  # type: ignore[no-any-return]
-
-        rows = kind.encode(self.texts(records))
-        return Side(records, rows, [torch.tensor(0)] * len(records), kind.lengths(rows), batch_of=batch_of)
+    def batch_of(
+        self, kind: Any, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]
+    ) -> Batch:
+        batch: Batch = kind.batch([record["source"] for record in records], rows)
+        return batch
 
     def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
         different = len(set(self.texts(records)))

@@ -22,7 +22,7 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
-from .base import EVALUATION_COST, IGNORED, Batch, Memory, Progress, Scores, Task, check_logits, task
+from .base import EVALUATED_TOKENS, EVALUATION_COST, IGNORED, Batch, Memory, Progress, Scores, Task, check_logits, task
 from .chunked_loss import token_loss
 from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
@@ -32,8 +32,7 @@ from .verb import Verb
 from .writing import TextGenerator
 
 CONTEXT = 128  # tokens of a window where the model's file does not say
-EVALUATED_TOKENS = 8192
-EVALUATED_LOGITS = 2**25  # an evaluation's batch holds at most so many tokens, and so many logits (128 MiB in float32)
+EVALUATED_LOGITS = 2**25  # logits of a batch of an evaluation (128 MiB in float32)
 
 
 class TextTask(Task):

@@ -22,9 +22,9 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
-from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
+from .base import EVALUATED_TOKENS, IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
-from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
+from .language_modeling import EVALUATED_LOGITS
 from .seq2seq_data import padded_batch
 
 

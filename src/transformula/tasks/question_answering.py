@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -317,7 +317,8 @@ class Questions(RowReader):
                 rows.append(window.row)
                 targets.append(window.target(usual_answer(records[place])))
                 owners.append(place)
-        return Side(records, rows, targets, kind.lengths(rows), np.array(owners, dtype=np.int64))
+        of_record = np.array(owners, dtype=np.int64)
+        return Side(records, rows, targets, kind.lengths(rows), partial(self.batch_of, kind), of_record)
 
     def texts(self, records: Sequence[Record]) -> list[str]:
         return list(dict.fromkeys(str(record[name]) for record in records for name in ("context", "question")))

@@ -17,14 +17,12 @@ from ..errors import InputError
 from ..generation.decoding import device_of
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
-from .base import Batch, Progress
+from .base import EVALUATED_TOKENS, Batch, Progress
 from .cut_rows import CutRow, is_cut, noted
 from .predictor import Answer, Predictor
 
 EncodedRow = Mapping[str, Tensor]
 """What a model reads of one row, by input: token ids (length,) int64, a picture (channels, height, width) uint8."""
-
-EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 
 
 def collated(rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -14,6 +14,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,22 +73,16 @@ def positions_of(batch: Batch) -> int:
     return max(sizes, default=len(batch.targets))
 
 
-def batch_of_rows(records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
-    """What the model reads of some rows, and what it should say of each."""
-    inputs, lengths = collated(rows)
-    return Batch(inputs, padded(targets, IGNORED), lengths)
-
-
 class Side:
     """One split: its records, encoded, what the model should say of them, and the positions of each, (rows,).
 
+    batch_of  makes a batch of records, their rows and targets
     owners    (rows,) the place of the record that a row is of, ascending; by default each record is one row
-    batch_of  makes a batch of some rows, with the record of each
     """
 
     def __init__(
         self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor], lengths: np.ndarray,
-        owners: np.ndarray | None = None, batch_of: Callable[..., Batch] = batch_of_rows,
+        batch_of: Callable[..., Batch], owners: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.records, self.rows, self.targets, self.lengths = records, rows, targets, lengths
         self.owners, self.batch_of = np.arange(len(rows)) if owners is None else owners, batch_of
@@ -104,7 +99,7 @@ class Side:
         kept = np.flatnonzero(np.isin(self.owners, places))
         rows, targets = [self.rows[n] for n in kept.tolist()], [self.targets[n] for n in kept.tolist()]
         owners = np.searchsorted(places, self.owners[kept])
-        return Side([self.records[n] for n in places], rows, targets, self.lengths[kept], owners, self.batch_of)
+        return Side([self.records[n] for n in places], rows, targets, self.lengths[kept], self.batch_of, owners)
 
 
 class RowReader(ABC):
@@ -184,7 +179,15 @@ class RowReader(ABC):
 
     def side(self, kind: RowEncoder, records: Sequence[Record]) -> Side:
         rows = kind.encode([kind.input_of(record) for record in records])
-        return Side(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
+        targets = [self.target(kind, record) for record in records]
+        return Side(records, rows, targets, kind.lengths(rows), partial(self.batch_of, kind))
+
+    def batch_of(
+        self, kind: Any, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]
+    ) -> Batch:
+        """What the model reads of some rows, with the record of each, and what it should say of each."""
+        inputs, lengths = collated(rows)
+        return Batch(inputs, padded(targets, IGNORED), lengths)
 
     def answers_to(
         self, records: Sequence[Record], models: Sequence[Any], kind: Any, progress: Progress | None = None

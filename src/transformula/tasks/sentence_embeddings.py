@@ -9,8 +9,9 @@ texts alone         contrastive, a text with itself under two dropout masks (Sim
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
-from .cut_rows import CutRow, noted
+from .cut_rows import CutRow
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, collated
 from .rows import Side, evaluation_of
@@ -84,37 +85,23 @@ class TextEmbedder(VectorPredictor):
                 raise InputError(f"source {number}: give a text, or two with a tab between; in Python (text, text)")
         return [each[0] if len(each) == 1 else tuple(each) for each in opened]
 
-    def sides(self, records: Sequence[Record]) -> tuple[list[str], list[str]]:
-        one, other = ([str(record[name]) for record in records] for name in self.columns)
-        return one, other
-
     def vectors(self, models: Sequence[Any], inputs: Sequence[str], progress: Progress | None = None) -> Tensor:
         return torch.stack([output[0] for output in self.outputs(models, self.encode(inputs), progress)])
 
-    def predict(
-        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
-    ) -> Sequence[Sequence[Answer]]:
+    def answers(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, progress: Progress | None = None
+    ) -> list[list[Answer]]:
         """The vector of a text, or what is nearest to it; the cosine of a pair."""
         pairs = [each for each in inputs if not isinstance(each, str)]
         if pairs and settings.among is not None:
             raise InputError("among: is looked through for one text, and this is a pair; leave one of the two out")
-        texts = iter(super().predict(models, [each for each in inputs if isinstance(each, str)], settings))
+        alone = [each for each in inputs if isinstance(each, str)]
+        texts = iter(super().answers(models, alone, settings) if alone else ())
         flat = [text for pair in pairs for text in pair]
         vectors = self.vectors(models, flat, progress) if flat else torch.empty(0, 1)
-        values = iter(F.cosine_similarity(vectors[::2], vectors[1::2]).tolist())
-        answers = [next(texts) if isinstance(each, str) else similarity_answer(next(values)) for each in inputs]
-        return noted(answers, self.cut(inputs), self.most)
-
-
-def similarity_answer(cosine: float) -> list[Answer]:
-    return [Similarity(f"{cosine:.4f}", cosine)]
-
-
-def batch_of_pairs(records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]) -> Batch:
-    """A batch of n rows has 2 n texts: the first of each row, then the second, or the first again."""
-    texts = [{"tokens": row["tokens"]} for row in rows]
-    inputs, lengths = collated([*texts, *({"tokens": row.get("others", row["tokens"])} for row in rows)])
-    return Batch(inputs, torch.stack(list(targets)), lengths)
+        values = F.cosine_similarity(vectors[::2], vectors[1::2]).tolist()
+        similar: Iterator[list[Answer]] = ([Similarity(f"{cosine:.4f}", cosine)] for cosine in values)
+        return [next(texts if isinstance(each, str) else similar) for each in inputs]
 
 
 class TextPairs(VectorReader):
@@ -160,7 +147,15 @@ class TextPairs(VectorReader):
             both = {"tokens": text["tokens"], **({"others": second["tokens"]} if record["text_2"] else {})}
             rows.append(CutRow(both) if isinstance(text, CutRow) or isinstance(second, CutRow) else both)
         targets = [self.target(kind, record) for record in records]
-        return Side(records, rows, targets, kind.lengths(rows), batch_of=batch_of_pairs)
+        return Side(records, rows, targets, kind.lengths(rows), partial(self.batch_of, kind))
+
+    def batch_of(
+        self, kind: Any, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]
+    ) -> Batch:
+        """A batch of n rows has 2 n texts: the first of each row, then the second, or the first again."""
+        texts = [{"tokens": row["tokens"]} for row in rows]
+        inputs, lengths = collated([*texts, *({"tokens": row.get("others", row["tokens"])} for row in rows)])
+        return Batch(inputs, torch.stack(list(targets)), lengths)
 
     def about(self, kind: TextEmbedder, records: Sequence[Record]) -> dict[str, str]:
         if kind.scale and "score" in records[0]:

@@ -118,30 +118,34 @@ class VectorPredictor(RowEncoder):
     def vectors(self, models: Sequence[Any], inputs: Sequence[Any], progress: Progress | None = None) -> Tensor:
         """(inputs, width) float32, of any length."""
 
-    @abstractmethod
     def sides(self, records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
-        """The two inputs of each record whose vectors are compared."""
+        """The two inputs of each record whose vectors are compared: those of the two columns."""
+        one, other = ([record[name] for record in records] for name in self.columns)
+        return one, other
 
     def predict(
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
     ) -> Sequence[Sequence[Answer]]:
-        """The vector of each input, or with `among` what is nearest to it."""
-        if not inputs:
-            return []
+        """The vector of each input, or with `among` what is nearest to it; with a note where it is too long."""
+        answers = self.answers(models, inputs, settings, progress) if inputs else []
+        return noted(answers, self.cut(inputs), self.most)
+
+    def answers(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, progress: Progress | None = None
+    ) -> list[list[Answer]]:
+        """The same without notes, of one input at least."""
         vectors = self.vectors(models, inputs, progress)
         if settings.among is None:
             if settings.n_best > 1:
                 raise InputError("n_best: is of those nearest to an input; say among which: --among FILE")
             rows = vectors.tolist()
-            embeddings = [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in rows]
-            return noted(embeddings, self.cut(inputs), self.most)
+            return [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in rows]
         names, others = self.candidates(models, settings.among)
         best = cosines(vectors, others).topk(min(settings.n_best, len(names)))
-        near = [
+        return [
             [Answer(names[place], value) for place, value in zip(places, values, strict=True)]
             for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
-        return noted(near, self.cut(inputs), self.most)
 
     def cut(self, inputs: Sequence[Any]) -> list[bool]:
         """Whether each input is a text, or holds one, that is longer than the model reads."""
