@@ -11,7 +11,7 @@ import pytest
 
 from transformula.cli import main
 from transformula.runs.folder import RunFolder, command
-from transformula.training.report import longer
+from transformula.training.report import doubled_limit
 
 FORMULA = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SMALL = ["--depth", "1", "--width", "16", "--heads", "2", "--batch", "4", "--threads", "1", "--precision", "float32"]
@@ -164,12 +164,12 @@ def test_of_errors(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_limit_that_ended_a_run() -> None:
     settings = {"steps": 10, "tokens": 500, "minutes": 3.5, "patience": 2, "epochs": None}
-    assert longer(settings, 10, 80, "all 10 steps made") == {"steps": 20}
-    assert longer(settings, 5, 500, "all 500 units seen") == {"tokens": 1000}
-    assert longer(settings, 5, 80, "3.5 minutes are over") == {"minutes": 7.0}
-    assert longer(settings, 5, 80, "no better evaluation in 2") == {"patience": 4}
-    assert longer({"epochs": 1.5}, 7, 80, "all 7 steps made") == {"epochs": 3.0}
-    assert longer(settings, 5, 80, "interrupted") == {}
+    assert doubled_limit(settings, 10, 80, "all 10 steps made") == {"steps": 20}
+    assert doubled_limit(settings, 5, 500, "all 500 units seen") == {"tokens": 1000}
+    assert doubled_limit(settings, 5, 80, "3.5 minutes are over") == {"minutes": 7.0}
+    assert doubled_limit(settings, 5, 80, "no better evaluation in 2") == {"patience": 4}
+    assert doubled_limit({"epochs": 1.5}, 7, 80, "all 7 steps made") == {"epochs": 3.0}
+    assert doubled_limit(settings, 5, 80, "interrupted") == {}
     assert (
         RunFolder("runs/a b").resume_command({"minutes": 7.0}) == "transformula train --resume 'runs/a b' --minutes 7"
     )

@@ -154,7 +154,7 @@ def step_seconds(prepared: Prepared, steps: int = PROBE_STEPS, most: float = PRO
     device, threads = machine.pick_device(training.device), torch.get_num_threads()
     torch.set_num_threads(training.threads or 1)
     try:
-        with random_state.kept():
+        with random_state.preserve():
             return statistics.median(step_times(prepared, device, steps, most))
     finally:
         torch.set_num_threads(threads)

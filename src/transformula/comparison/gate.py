@@ -134,7 +134,7 @@ def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
     for name in gates.names():
         title, check = gates.get(name)
         try:
-            with random_state.kept():
+            with random_state.preserve():
                 torch.manual_seed(SEED)
                 finding = check(trial)
         except (TransformulaError, RuntimeError, ArithmeticError) as error:

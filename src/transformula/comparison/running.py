@@ -80,7 +80,7 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
     if not math.isfinite(scores.get(name, math.nan)):
         return replace(outcome, status="diverged", reason=f"{name} is not a finite number")
     module = last_model(job, run.folder)
-    with random_state.kept(), torch.no_grad():
+    with random_state.preserve(), torch.no_grad():
         random_state.seed(0)
         rows, weights = part_scores(run.task, module, name)
     if not all(map(math.isfinite, rows)):
@@ -114,7 +114,7 @@ def completed(job: Job, outcome: Outcome, store: Store) -> Outcome:
     plan = plan_resume(folder, {}, job.config.get("use", ()))
     module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
     task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
-    with random_state.kept(), torch.no_grad():
+    with random_state.preserve(), torch.no_grad():
         if samples:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))
             outcome = replace(outcome, samples=texts)

@@ -184,16 +184,10 @@ def values_behind(branch: GraphPlace) -> set[Any]:
 
 
 def ablate(
-    model: Transformer,
-    losses: Callable[[nn.Module], Losses],
-    rows: Sequence[Row] = (),
-    *,
-    instead: str = "zero",
-    at: Sequence[str] = (),
-    every_edge: bool = False,
-    count: int | None = None,
+    model: Transformer, losses: Callable[[nn.Module], Losses], rows: Sequence[Row] = (), *, instead: str = "zero",
+    at: Sequence[str] = (), every_edge: bool = False, count: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Ablation:
+) -> Ablation:  # fmt: skip
     """Silence each place in turn, and see what the loss does.
 
     losses   the losses of a model on parts of the validation set

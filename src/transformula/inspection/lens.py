@@ -104,14 +104,9 @@ class Lens(Shown):
 
 
 def lens(
-    model: Transformer,
-    rows: Sequence[Row],
-    *,
-    stack: str = "",
-    loss: Callable[[nn.Module], float] | None = None,
-    pieces: Callable[[int], str] = str,
-    inputs: Sequence[str] = (),
-) -> Lens:
+    model: Transformer, rows: Sequence[Row], *, stack: str = "", loss: Callable[[nn.Module], float] | None = None,
+    pieces: Callable[[int], str] = str, inputs: Sequence[str] = (),
+) -> Lens:  # fmt: skip
     """What a model says that stops after each of a stack's layers, over some rows.
 
     stack  its name; by default the last one

@@ -110,15 +110,10 @@ def layer_label(place: str) -> str:
 
 
 def patch(
-    model: Transformer,
-    clean: Row,
-    corrupted: Row,
-    *,
-    at: Sequence[str] = (),
-    labels: Mapping[str, Sequence[str]] | None = None,
-    pieces: Callable[[int], str] = str,
+    model: Transformer, clean: Row, corrupted: Row, *, at: Sequence[str] = (),
+    labels: Mapping[str, Sequence[str]] | None = None, pieces: Callable[[int], str] = str,
     progress: Callable[[int, int], None] | None = None,
-) -> Patching:
+) -> Patching:  # fmt: skip
     """Put each value of a clean run, one place and position at a time, into a corrupted run.
 
     clean, corrupted  two rows of equal lengths

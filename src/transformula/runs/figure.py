@@ -41,13 +41,9 @@ def smoothed(values: Sequence[float], weight: float = 0.98) -> list[float]:
 
 
 def draw_curve(
-    folder: Path,
-    training: Sequence[Point],
-    validation: Sequence[Point],
-    sampled: Sequence[Point],
-    baselines: Mapping[str, float],
-    title: str = "",
-) -> None:
+    folder: Path, training: Sequence[Point], validation: Sequence[Point], sampled: Sequence[Point],
+    baselines: Mapping[str, float], title: str = "",
+) -> None:  # fmt: skip
     """Write the loss curve of a run, loss.svg and loss.png, from (step, loss) pairs: training loss (gray, smoothed
     above its raw values), validation loss (black, with dots), and the trivial baselines, in the unit of the loss, as
     dashed lines. Told apart by shape, so that it can be printed in gray.

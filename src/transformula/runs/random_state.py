@@ -50,7 +50,7 @@ def capture() -> dict[str, Tensor]:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def preserve() -> Iterator[None]:
     """Whatever is drawn within it, the generators are afterwards as they were."""
     before = capture()
     try:

@@ -139,3 +139,8 @@ def flat(values: Mapping[str, Any], between: str) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}{between}{inner}", one) for inner, one in flat(value, between))
         elif value is not None:
             yield name, value
+
+
+def indented(text: str) -> str:
+    """A block of Markdown that is shown as it is."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

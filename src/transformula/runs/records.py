@@ -129,7 +129,7 @@ class RunRecords:
                 note_event(event, self._logged)
 
     @contextmanager
-    def kept(self, step: int, config: Mapping[str, Any], about: Mapping[str, Any], unit: str) -> Iterator[None]:
+    def recording(self, step: int, config: Mapping[str, Any], about: Mapping[str, Any], unit: str) -> Iterator[None]:
         """Within it the events of the log are recorded.
 
         step  where the run is; what the log has of the steps before, and a record has not, is recorded first

@@ -142,7 +142,7 @@ class Evaluations:
         if settle:
             self._settle_sample(interrupts)
         tenths = int(TENTHS * state.progress() + 1e-9)
-        with state.evaluated():
+        with state.evaluated_weights():
             scores = self._scores(self.task, interrupts)
             rank, best = self._rank(scores), self._best_rank()
             improved = best is None or rank < best
@@ -167,13 +167,13 @@ class Evaluations:
         rank, best = self._rank(p.scores), None
         if p.best_step != p.step:
             best = self._scores_of_best(state.task, interrupts)
-        with state.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
+        with state.evaluated_weights():  # the last one: what a task takes from it (a threshold) is kept with `last/`
             scores = self._scores(state.task, interrupts)
         best, other = best or scores, p.best_step
         noise = other != p.step and self._within_noise(self._resampled(scores), self._resampled(best))
         if self._rank(scores) <= self._rank(best):
             if p.best_step != p.step:
-                with state.evaluated():
+                with state.evaluated_weights():
                     self._keep(rank, scores, "")
             best = scores
         p.scores, p.best_scores, p.best_on, p.whole = dict(scores), dict(best), "", p.step
@@ -244,7 +244,7 @@ class Evaluations:
 
         begin, model, scores = time.monotonic(), state.weights.model.eval(), Scores()
         try:
-            with random_state.kept(), torch.no_grad(), state.weights.at_hand():
+            with random_state.preserve(), torch.no_grad(), state.weights.at_hand():
                 state.seed_generators(-1)
                 scores = Scores(task.evaluate(model, progress=progress))
                 scores.update({name: float(value) for name, value in scores.items()})

@@ -87,7 +87,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
     if alike and len(batch.targets) > 1:
         few = parts_of(batch, -(-len(batch.targets) // 3))[0]
         training = model.training
-        with random_state.kept(), torch.no_grad():
+        with random_state.preserve(), torch.no_grad():
             model.eval()
             whole = float(task.loss(model, few))
             parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(task, [few], 2))
@@ -146,7 +146,7 @@ def largest_batches(state: RunState) -> list[Batch]:
     """The batch with the most numbers in the next steps, and the one with the longest rows."""
     begin, task = state.position.step, state.task
     places = [(begin + i, micro) for i in range(TRIED_STEPS) for micro in range(state.settings.accumulate)]
-    with random_state.kept():
+    with random_state.preserve():
         sizes = {place: sizes_of(task.batch(*place)) for place in places}
         chosen = {max(places, key=lambda place: sizes[place][key]) for key in (0, 1)}
         return [task.batch(*place).to(state.device) for place in sorted(chosen)]
@@ -166,7 +166,7 @@ def fits(state: RunState, telemetry: Telemetry, batch: Batch, count: int) -> boo
     kept = 0 if state.optimizer.tensors() else kept  # those are held already
     training = state.weights.model.training
     try:
-        with random_state.kept(), memory_limited(state.device):
+        with random_state.preserve(), memory_limited(state.device):
             held = torch.empty(kept, dtype=torch.uint8, device=state.device)
             state.weights.model.train()
             parts = parts_of_rank(state.ranks, shares_of(state.task, [batch], count * state.ranks.data_size))

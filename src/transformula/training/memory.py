@@ -211,11 +211,7 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def memory_of(
-    model: Transformer,
-    rows: int,
-    context: int,
-    settings: TrainingSettings | None = None,
-    device: str = "cpu",
+    model: Transformer, rows: int, context: int, settings: TrainingSettings | None = None, device: str = "cpu"
 ) -> MemoryEstimate:
     """The memory of a step of language modeling, of a model that may be on the meta device.
 

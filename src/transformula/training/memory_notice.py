@@ -43,7 +43,7 @@ def say_memory(
 
     device, parts = torch.device(settings.device).type, settings.micro_batches * settings.accumulate
     try:
-        with random_state.kept():
+        with random_state.preserve():
             estimate = memory_of_step(model, task.loss, part, settings, device, parts)
             besides = bytes_besides(model) if device == "cpu" else 0
             say(replace(estimate, besides=besides).of_rank(ranks).sentence)

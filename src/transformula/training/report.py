@@ -126,16 +126,16 @@ def conclude(
     interrupted, preempted = asked is not None, asked is not None and asked.preempted
     seconds, failed = state.seconds, list[str]()
 
-    def made(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
+    def attempt(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
         try:
             return make()
         except Exception as error:  # of a task, of a library that draws, of the disk
             failed.append(f"{what}: {type(error).__name__}: {error}")
             return otherwise
 
-    def sampled() -> str:
+    def write_sample() -> str:
         model = state.weights.model.eval()
-        with random_state.kept(), torch.no_grad():
+        with random_state.preserve(), torch.no_grad():
             return str(task.sample(model, state.settings.seed) or "")
 
     state.ranks.meet()  # what the first one wrote is there
@@ -145,10 +145,10 @@ def conclude(
     sample = verdict = ""
     if not interrupted and first:
         shown.busy("baselines and sample")
-        baselines = made("baselines", lambda: dict(task.baselines()), {})
-        sample = made("sample", sampled, "")
+        baselines = attempt("baselines", lambda: dict(task.baselines()), {})
+        sample = attempt("sample", write_sample, "")
         if p.best_scores:
-            verdict = made("verdict", lambda: str(task.verdict(p.best_scores)), "")
+            verdict = attempt("verdict", lambda: str(task.verdict(p.best_scores)), "")
         if not state.settings.evaluate_every and p.evaluating > seconds / TENTHS:  # as of a very short run
             shown.say(
                 f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the"
@@ -156,14 +156,14 @@ def conclude(
             )
     selected = state.settings.select or task.score
     interval = interval_of(p.best_resampled) if p.best_resampled and selected == task.score else ()
-    parting = made("remark", lambda: parting_of(read_log(run.log.path))) if first else None
+    parting = attempt("remark", lambda: parting_of(read_log(run.log.path))) if first else None
     model, settings, use = state.weights.master.eval(), state.settings.plain(), run.packages()
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
     if task.verb:
         example += [part for name in task.verb.columns[1:] for part in (f"--{name}", "FILE")]
     usage = command(task.verb.name, run.path, *example, use=use) if task.verb else ""
-    resume = run.resume_command({} if interrupted else longer(settings, p.step, p.units, stopped))
+    resume = run.resume_command({} if interrupted else doubled_limit(settings, p.step, p.units, stopped))
     result = RunResult(
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
@@ -175,10 +175,10 @@ def conclude(
     ended = {**times, "stopped": stopped, "best_step": p.best_step, "scores": p.best_scores, "sample": sample}
     if not first:
         return result
-    made("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
-    made("log", run.log.close)
-    made("picture", lambda: draw(state, baselines, f"{name}: {verdict}" if verdict else name))
-    made("summary", lambda: write_page(result, name, text, task.name, about, commands))
+    attempt("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
+    attempt("log", run.log.close)
+    attempt("picture", lambda: draw(state, baselines, f"{name}: {verdict}" if verdict else name))
+    attempt("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
         what = "the run has ended and its model is saved, but not all that follows could be made"
         raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{how_to_resume(state)}")
@@ -187,7 +187,7 @@ def conclude(
     return result
 
 
-def longer(settings: Mapping[str, Any], steps: int, units: int, stopped: str) -> dict[str, float]:
+def doubled_limit(settings: Mapping[str, Any], steps: int, units: int, stopped: str) -> dict[str, float]:
     """The limit that ended a run, doubled: {"steps": 600}. Nothing for a run that was interrupted.
 
     stopped  why it ended, in words, as `Limits.reached` and the loop say it

@@ -162,7 +162,7 @@ class Saving:
         state.shown.busy(f"step {p.step:,}  saving")
         about = {
             **asdict(p),
-            **(state.anchored() if planned else {}),
+            **(state.anchor_fields() if planned else {}),
             "seconds": state.seconds,
             "log_lines": state.folder.log.lines,
         }
@@ -182,7 +182,7 @@ class Saving:
         state = self.state
         state.folder.check_there()
         save_checkpoint(state.folder.checkpoints, checkpoint)
-        with state.evaluated():
+        with state.evaluated_weights():
             self.keep_model(state.folder.last)
         if planned:
             state.set_anchor()
@@ -266,7 +266,7 @@ class Saving:
             if stated_hash(path) != hash_of({name: tensor.to("cpu") for name, tensor in tensors.items()}):
                 self.keep_model(state.folder.last, whole)
 
-        with state.evaluated():
+        with state.evaluated_weights():
             whole = self.whole_model()
             self.disk.attempt("the last model", renew)
 

@@ -92,7 +92,7 @@ def train(
     threads, shown = torch.get_num_threads(), progress or Progress(task.unit, quiet=quiet)
     shown.silent = not ranks.first
     try:
-        with random_state.kept(), shown:
+        with random_state.preserve(), shown:
             for note in notes:
                 shown.say(note, warning=True)
             order = Order(task, model, settings, run, resume, config or {}, shown, origin, init_sha256, ranks)
@@ -159,8 +159,8 @@ def _train(order: Order, follow: Follower | None) -> RunResult:
             fit(state, trainer.telemetry)
         if state.saved < 0:
             begin(state, trainer.saving, choices.batch, fresh=order.init_sha256 is None)
-        kept = records.kept(state.position.step, folder.config(), about, order.task.unit)
-        with kept if order.ranks.first else nullcontext():
+        recording = records.recording(state.position.step, folder.config(), about, order.task.unit)
+        with recording if order.ranks.first else nullcontext():
             return _to_its_end(trainer, order.resume, about, follow)
     finally:
         folder.log.close()
@@ -289,7 +289,7 @@ def calibrate(state: RunState, batch: Batch) -> None:
     if hook is None:
         return
     master = state.weights.whole().master if state.sharded else state.weights.master
-    with random_state.kept():
+    with random_state.preserve():
         state.seed_generators(0)
         state.shown.say(str(hook(master.train(), lambda: state.task.loss(master, batch))))
     if state.sharded:

@@ -105,13 +105,13 @@ class RunState:
         """The step to whose checkpoint the run would roll back."""
         return self.position.anchor if self.settings.rolls_back else None
 
-    def anchored(self) -> dict[str, int]:
+    def anchor_fields(self) -> dict[str, int]:
         """What a checkpoint of this step says, where it is planned: the run may roll back to it."""
         return {"anchor": self.position.step, **({"left_out_in_a_row": 0} if self.settings.rolls_back else {})}
 
     def set_anchor(self) -> None:
         """The checkpoint of this step was planned, and is on the disk."""
-        for key, value in self.anchored().items():
+        for key, value in self.anchor_fields().items():
             setattr(self.position, key, value)
 
     def seed_generators(self, micro: int) -> None:
@@ -119,7 +119,7 @@ class RunState:
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         random_state.seed_torch(int.from_bytes(key, "little") >> 1)
 
-    def evaluated(self) -> AbstractContextManager[None]:
+    def evaluated_weights(self) -> AbstractContextManager[None]:
         """Within it the master holds the weights that are evaluated and kept: the running average, if there is one."""
         if self.average is None:
             return nullcontext()

@@ -98,7 +98,7 @@ class Telemetry:
         if not self.measuring or (self.apart and self.carry):
             return self.model
         if self.apart:
-            with random_state.kept(), torch.no_grad(), self.weights.at_hand():
+            with random_state.preserve(), torch.no_grad(), self.weights.at_hand():
                 task.loss(self.twin, batch)
             return self.model
         return self.twin

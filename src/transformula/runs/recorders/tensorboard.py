@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from ..recorder import Recorded, Recorder, recorders
+from ..recorder import Recorded, Recorder, indented, recorders
 
 
 @recorders.register("tensorboard", needs=("tensorboard",))
@@ -36,8 +36,3 @@ class TensorBoardRecorder(Recorder):
 
     def close(self, status: str) -> None:
         self.writer.close()
-
-
-def indented(text: str) -> str:
-    """A block of Markdown that is shown as it is."""
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from ...extras import need
-from ..recorder import Recorded, Recorder, recorders
+from ..recorder import Recorded, Recorder, indented, recorders
 
 PROJECT = "transformula"
 
@@ -39,9 +39,7 @@ class TrackioRecorder(Recorder):
         self.record.log(dict(values), step=step)
 
     def text(self, step: int, name: str, text: str) -> None:
-        self.record.log(
-            {name: self.trackio.Markdown("\n".join(f"    {line}" for line in text.splitlines()))}, step=step
-        )
+        self.record.log({name: self.trackio.Markdown(indented(text))}, step=step)
 
     def close(self, status: str) -> None:
         with redirect_stdout(io.StringIO()):
