@@ -93,15 +93,9 @@ class PartsTask(Task):
         check_decoder(cls.name, architecture)
 
     def __init__(
-        self,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = (),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> None:
+        self, settings: Any, numbers: Mapping[str, Any], *, inputs: Sequence[str] = (), batch: int | None = None,
+        accumulate: int = 1, seed: int = 1,
+    ) -> None:  # fmt: skip
         refuse_row_count(self.name, batch)
         self.chosen, self.seed = settings, seed
         rows = read_split(settings, self.read, (), ())

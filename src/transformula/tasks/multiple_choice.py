@@ -175,13 +175,9 @@ class Choosing(Predictor):
         return texts, cut
 
     def predict(
-        self,
-        models: Sequence[Any],
-        inputs: Sequence[str],
-        settings: ChoiceSettings,
-        *,
+        self, models: Sequence[Any], inputs: Sequence[str], settings: ChoiceSettings, *,
         progress: Progress | None = None,
-    ) -> list[list[Answer]]:
+    ) -> list[list[Answer]]:  # fmt: skip
         pairs = [(context, choice) for context in inputs for choice in settings.choices]
         texts, _ = self.texts(pairs, settings.target_delimiter)
         nats = np.array([score.nats for score in text_scores(models[0], texts, progress)])

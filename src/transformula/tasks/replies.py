@@ -152,14 +152,9 @@ class Replying(Predictor):
         return histories
 
     def predict(
-        self,
-        models: Sequence[Any],
-        inputs: Sequence[Any],
-        settings: ReplySettings | None = None,
-        *,
-        progress: Progress | None = None,
-        on_text: Callable[[int, str], None] | None = None,
-    ) -> list[list[Reply]]:
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: ReplySettings | None = None, *,
+        progress: Progress | None = None, on_text: Callable[[int, str], None] | None = None,
+    ) -> list[list[Reply]]:  # fmt: skip
         """The reply to each dialogue, a list of messages; to one without a word there is none."""
         settings, chat = settings or ReplySettings(), self.of(models[0])
         wanted, replies = settings.max_tokens or chat.usual()[1], [[Reply("")] for _ in inputs]

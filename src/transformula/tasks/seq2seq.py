@@ -114,15 +114,9 @@ line out, in order; an empty line stays one. So it is for every model that write
             cls.higher = frozenset(cls.scores)
 
     def __init__(
-        self,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = ("source", "tokens"),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> None:
+        self, settings: Any, numbers: Mapping[str, Any], *, inputs: Sequence[str] = ("source", "tokens"),
+        batch: int | None = None, accumulate: int = 1, seed: int = 1,
+    ) -> None:  # fmt: skip
         refuse_row_count(self.name, batch)
         reads = "image" if self.source.pictures else "source" if "source" in inputs else "tokens"
         self.data = data = Seq2SeqData(self.source, self.name, settings, numbers, reads, accumulate, seed)

@@ -179,15 +179,9 @@ class Seq2SeqData:
     """
 
     def __init__(
-        self,
-        source: RowSource,
-        task: str,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        reads: str,
-        accumulate: int,
+        self, source: RowSource, task: str, settings: Any, numbers: Mapping[str, Any], reads: str, accumulate: int,
         seed: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.source, self.settings, self.seed = source, settings, seed
         self.rows = rows = source.split(settings)
         self.notes = list(rows.notes)

@@ -297,13 +297,9 @@ class TaggedSentences(RowReader):
         return [" ".join(tokens_of(row)) for row in records]
 
     def learn(
-        self,
-        rows: SplitRows,
-        tokenizer: Tokenizer | None,
-        sizes: dict[str, int],
-        settings: TaggingSettings,
+        self, rows: SplitRows, tokenizer: Tokenizer | None, sizes: dict[str, int], settings: TaggingSettings,
         inputs: Sequence[str],
-    ) -> Tagger:
+    ) -> Tagger:  # fmt: skip
         tags = sorted({*settings.kept_labels, *(tag for row in rows.training for tag in tags_of(row))})
         if len(tags) < 2:
             raise DataError(f"every training token has the tag {tags[0]!r}: there is nothing to tell apart")

@@ -58,12 +58,9 @@ class TextGenerator(Predictor):
         return [[Answer(text)] for text in self.generate(models[0], inputs, settings)]
 
     def generate(
-        self,
-        module: nn.Module,
-        prompts: Sequence[str],
-        settings: SamplingSettings,
+        self, module: nn.Module, prompts: Sequence[str], settings: SamplingSettings,
         on_text: Callable[[int, str], None] | None = None,
-    ) -> list[str]:
+    ) -> list[str]:  # fmt: skip
         """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
         begun = [self.begin(text) for text in prompts]
         return [one.text for one in write_after(module, self.tokenizer, begun, settings, on_text)]
@@ -99,15 +96,9 @@ class Continuation(NamedTuple):
 
 
 def write_after(
-    module: Any,
-    tokenizer: Tokenizer,
-    prompts: Sequence[Sequence[int]],
-    settings: SamplingSettings,
-    on_text: Callable[[int, str], None] | None = None,
-    *,
-    most: Sequence[int] | None = None,
-    apart: bool = False,
-) -> list[Continuation]:
+    module: Any, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], settings: SamplingSettings,
+    on_text: Callable[[int, str], None] | None = None, *, most: Sequence[int] | None = None, apart: bool = False,
+) -> list[Continuation]:  # fmt: skip
     """What follows the tokens of each prompt, of at most `most` tokens each. `on_text` is called with (row, piece of
     text) as it is written. `apart`: what is written is a text of its own, not the rest of one with the prompt."""
     pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
@@ -193,14 +184,9 @@ class Writing(Predictor):
         return 2 * self.longest
 
     def predict(
-        self,
-        models: Sequence[Any],
-        inputs: Sequence[Any],
-        settings: SearchSettings | None = None,
-        *,
-        progress: Progress | None = None,
-        prefixes: Sequence[str] | None = None,
-    ) -> list[list[Written]]:
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: SearchSettings | None = None, *,
+        progress: Progress | None = None, prefixes: Sequence[str] | None = None,
+    ) -> list[list[Written]]:  # fmt: skip
         """The best targets of each source, best first: at most `settings.n_best`.
 
         models    an ensemble

@@ -82,13 +82,9 @@ class ReportPart:
 
 
 def of_sums(
-    name: str,
-    signature: str,
-    statistics: Numbers,
-    value: Callable[[Numbers], Numbers],
-    sentences: Numbers,
+    name: str, signature: str, statistics: Numbers, value: Callable[[Numbers], Numbers], sentences: Numbers,
     **shown: Any,
-) -> Measured:
+) -> Measured:  # fmt: skip
     """A score that is a function of sums: statistics (examples, numbers), what each example adds; value: sums of them
     (draws, numbers) -> scores (draws,). `shown` are further fields of `Measured`."""
     return Measured(name, signature, lambda counts: value(counts @ statistics), sentences, **shown)

@@ -214,16 +214,10 @@ def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[fl
 
 
 def score_report(
-    measure: Callable[[Any], Iterable[Measured]],
-    predicted: Any,
-    baselines: Mapping[str, Any],
-    texts: Sequence[tuple[str, str, Sequence[str]]],
-    search: str = "",
-    notes: Sequence[str] = (),
-    parts: Sequence[ReportPart] = (),
-    confidence: Sequence[float] | None = None,
-    confident: bool = True,
-) -> ScoreReport:
+    measure: Callable[[Any], Iterable[Measured]], predicted: Any, baselines: Mapping[str, Any],
+    texts: Sequence[tuple[str, str, Sequence[str]]], search: str = "", notes: Sequence[str] = (),
+    parts: Sequence[ReportPart] = (), confidence: Sequence[float] | None = None, confident: bool = True,
+) -> ScoreReport:  # fmt: skip
     """Score what was predicted, and beside it what each baseline predicts. Raises InputError, MissingExtra.
 
     measure     predictions -> scores, the main one first
