@@ -49,6 +49,8 @@ class Study(Settings):
 
         root   the folder in which the study's data lies
         given  settings that take the place of the study's own
+
+        Raises InputError where a file of the study's data is not there.
         """
         from ..data.sources import SOURCES
 
@@ -56,20 +58,15 @@ class Study(Settings):
             settings = {**self.settings, **own}
             if root is not None:
                 settings |= {key: str(Path(root) / settings[key]) for key in SOURCES if key in settings}
-            yield part, check_data({**settings, **given})
-
-
-def check_data(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings. Raises InputError where a file of the study's data is not there."""
-    from ..data.sources import SOURCES
-
-    for key in SOURCES:
-        name = settings.get(key)
-        if isinstance(name, str) and Path(name).suffix and not Path(name).exists():
-            where, instead = setting("root", "FOLDER"), setting("data", "python-docs")
-            raise InputError(f"{name}: this study's data is not there; say in which folder it lies ({where}), or take"
-                             f" other data, such as {instead}, which is built in")  # fmt: skip
-    return settings
+            settings |= given
+            for name in (settings.get(key) for key in SOURCES):
+                if isinstance(name, str) and Path(name).suffix and not Path(name).exists():
+                    where, instead = setting("root", "FOLDER"), setting("data", "python-docs")
+                    raise InputError(
+                        f"{name}: this study's data is not there; say in which folder it lies ({where}), or take other"
+                        f" data, such as {instead}, which is built in"
+                    )
+            yield part, settings
 
 
 def study_names() -> list[str]:

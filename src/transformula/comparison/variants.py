@@ -80,15 +80,12 @@ def read_variants(
     fields = settings_fields(str(given.get("task", TASK))) | {*OF_MODELS}
     crossed = [with_levels(model, levels, len(models) > 1, use, fields) for model in models for levels in points]
     named = with_names(crossed)
-    variants: list[Variant] = []
-    idle: list[dict[str, str]] = []  # of each variant the settings that nothing reads
-    for variant in named:
-        read, reasons = as_variant(variant, taken_by(variant, named, given), use)
-        refuse({f"{read.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})
-        variants.append(read)
-        idle.append(reasons)
-    refuse({key: reason for key, reason in idle[0].items() if all(key in each for each in idle)})
-    return base_first(variants, settings.base)
+    read = [as_variant(variant, taken_by(variant, named, given), use) for variant in named]
+    unread_by_all = set.intersection(*({*reasons} for _, reasons in read))
+    for variant, (_, reasons) in zip(named, read, strict=True):
+        refuse({f"{variant.name}: {key}": reason for key, reason in reasons.items() if key in variant.settings})
+    refuse({key: reason for key, reason in read[0][1].items() if key in unread_by_all})
+    return base_first([variant for variant, _ in read], settings.base)
 
 
 def refuse_for_all(who: str, keys: Iterable[str]) -> None:

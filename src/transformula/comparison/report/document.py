@@ -149,10 +149,9 @@ def section(place: int) -> Callable[[Maker], Maker]:
 
 def sections_of(results: Results, names: Iterable[str] | None = None) -> list[ReportSection]:
     """The sections of a report in order; `names`: only these."""
-    chosen = sections.names() if names is None else names
-    makers = sorted((sections.get(name)[0], name) for name in chosen)
-    made = [(name, sections.get(name)[1](results)) for _, name in makers]
-    return [replace(part, name=name) for name, part in made if part is not None]
+    placed = sorted(names or sections.names(), key=lambda name: sections.get(name)[0])
+    parts = {name: sections.get(name)[1](results) for name in placed}
+    return [replace(part, name=name) for name, part in parts.items() if part is not None]
 
 
 def pictures_of(parts: Iterable[ReportSection]) -> list[Picture]:

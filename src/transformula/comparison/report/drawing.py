@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from ...errors import shortened
@@ -75,11 +76,9 @@ def key_below(figure: Any, axes: Any) -> None:
 def over_seeds(runs: Iterable[Mapping[Any, float]]) -> dict[Any, Range]:
     """Place -> (mean, lowest, highest), at the places that every run has."""
     runs = [run for run in runs if run]
-    if not runs:
-        return {}
-    shared = [place for place in runs[0] if all(place in run for run in runs)]
+    shared = [place for place in runs[0] if all(place in run for run in runs)] if runs else []
     values = {place: [run[place] for run in runs] for place in shared}
-    return {place: (sum(v) / len(v), min(v), max(v)) for place, v in values.items()}
+    return {place: (fmean(v), min(v), max(v)) for place, v in values.items()}
 
 
 def draw_band(axes: Any, points: Mapping[Any, Range], look: Look, name: str, **line: Any) -> None:

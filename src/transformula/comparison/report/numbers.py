@@ -6,7 +6,7 @@ import math
 from statistics import median, stdev
 
 from ...cost.words import AMOUNTS, duration, in_units
-from ..numbers import NOTHING, fixed
+from ..numbers import NOTHING, between, fixed
 from ..records import Results
 from .document import Cell
 
@@ -38,6 +38,11 @@ def duration_in_words(seconds: float | None) -> str:
 def number_cell(value: float | None, digits: int, sign: bool = False) -> Cell:
     """A field of so many decimals, whose number stands behind its text in full."""
     return Cell(fixed(value, digits, sign), value)
+
+
+def interval_cell(interval: tuple[float, float] | None, digits: int) -> Cell:
+    """A field of an interval, sorted by its lower end."""
+    return Cell(between(interval, digits, sign=True), interval and interval[0])
 
 
 def excess(value: float, base: float) -> str:

@@ -10,17 +10,9 @@ from ..numbers import amount, duration_in_words, excess, number_cell
 from ..tables import arm_table
 
 COLUMNS = (
-    "variant",
-    "size",
-    "parameters",
-    "without embeddings",
-    "FLOPs a token",
-    "FLOPs a run",
-    "tokens a run",
-    "steps",
-    "time a run",
-    "activations",
-)
+    "variant", "size", "parameters", "without embeddings", "FLOPs a token", "FLOPs a run", "tokens a run", "steps",
+    "time a run", "activations",
+)  # fmt: skip
 BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run")
 
 

@@ -34,24 +34,17 @@ def diagrams(results: Results) -> ReportSection | None:
 
 def beside_base(first: Architecture | None, base: Variant, variant: Variant, number: int) -> list[Item]:
     """How a variant differs: its lines, both diagrams, and the settings that it has of its own."""
-    items: list[Item] = []
     settings = ", ".join(f"{key} {value}" for key, value in variant.settings.items())
+    own = [Paragraph(f"{variant.name} has settings of its own: {settings}")] if settings else []
     other = architecture_of(variant)
     if first is None or other is None:
-        items.append(Literally(variant.name, variant.model))
-    else:
-        change = difference(first, other)
-        if change.equal:
-            items.append(
-                Paragraph(f"{variant.name}: the equations of {base.name}" + (f"; {settings}" if settings else ""))
-            )
-            return items
-        items.append(Literally(f"{variant.name} beside {base.name}", "\n\n".join(equations(change))))
-        alt = f"What differs between {base.name} and {variant.name}"
-        items.append(Picture(f"diagram-{number}", alt, change.svg))
-    if settings:
-        items.append(Paragraph(f"{variant.name} has settings of its own: {settings}"))
-    return items
+        return [Literally(variant.name, variant.model), *own]
+    change = difference(first, other)
+    if change.equal:
+        return [Paragraph(f"{variant.name}: the equations of {base.name}" + (f"; {settings}" if settings else ""))]
+    lines = Literally(f"{variant.name} beside {base.name}", "\n\n".join(equations(change)))
+    alt = f"What differs between {base.name} and {variant.name}"
+    return [lines, Picture(f"diagram-{number}", alt, change.svg), *own]
 
 
 def equations(change: ModelDifference) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ....figure import DASHES, MUTED, SERIES
@@ -11,6 +12,7 @@ from ...records import Results
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
 from ..drawing import MARKERS, Look, draw_band, over_seeds, panels, whole_steps
 
+CAPTION = "What the formulas' own coefficients became: the mean over seeds, and a band from the lowest to the highest."
 MAX_COEFFICIENTS = 8  # in a picture
 Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer, of each seed
 
@@ -29,12 +31,7 @@ def learned_coefficients(results: Results) -> ReportSection | None:
                 items += [picture(results, name, size, lists, number)]
     if single:
         items.append(ReportTable(("variant", "coefficient", "mean over seeds"), single))
-    if not items:
-        return None
-    caption = (
-        "What the formulas' own coefficients became: the mean over seeds, and a band from the lowest to the highest."
-    )
-    return ReportSection("Learned coefficients", [Paragraph(caption), *items])
+    return ReportSection("Learned coefficients", [Paragraph(CAPTION), *items]) if items else None
 
 
 def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[str, float]]:
@@ -47,16 +44,14 @@ def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[st
                 lists.setdefault(key, []).append(value)
             elif isinstance(value, (int, float)):
                 numbers.setdefault(key, []).append(value)
-    return lists, {key: sum(values) / len(values) for key, values in numbers.items()}
+    return lists, {key: fmean(values) for key, values in numbers.items()}
 
 
 def picture(results: Results, name: str, size: str, lists: Learned, number: int) -> Picture:
-    shown, left = list(lists)[:MAX_COEFFICIENTS], len(lists) - MAX_COEFFICIENTS
-    alt = f"Coefficients of {name} by layer{results.at_size(size)}: {', '.join(shown)}"
-    more = f" {left} more are in results.json." if left > 0 else ""
-    few = {key: lists[key] for key in shown}
-    title = f"{name}{results.at_size(size)}"
-    return Picture(f"learned-{number}-{size}", alt, partial(draw, few, title), more.strip())
+    few, left = dict([*lists.items()][:MAX_COEFFICIENTS]), len(lists) - MAX_COEFFICIENTS
+    alt = f"Coefficients of {name} by layer{results.at_size(size)}: {', '.join(few)}"
+    more = f"{left} more are in results.json." if left > 0 else ""
+    return Picture(f"learned-{number}-{size}", alt, partial(draw, few, f"{name}{results.at_size(size)}"), more)
 
 
 def draw(lists: Learned, title: str) -> Any:

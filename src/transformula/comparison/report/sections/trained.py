@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ....figure import MUTED, plain_log
 from ....runs.log import is_number
-from ...numbers import NOTHING, between, fixed
+from ...numbers import NOTHING
 from ...records import Results
 from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
 from ..drawing import Range, draw_band, looks_of, over_seeds, panels, shortened_name, whole_steps
+from ..numbers import interval_cell, number_cell
 
 QUANTITIES = {
     "similarity": "cosine between tokens",
@@ -85,12 +87,10 @@ def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTabl
             beside = (Cell("base"), Cell(NOTHING)) if name == results.base else cells_of(apart)
             cells = (cells_of([*early.values()])[0], *cells_of([*late.values()]), *beside)
             rows.append([Cell(shortened_name(name)), Cell(role), *cells])
-    if not rows:
-        return None
     columns = ("variant", f"silenced{results.at_size(size)}", "one of the first third of the layers",
                "one of the last third", "its 95 % interval", "last third, beside the base",
                "95 % interval of this difference")  # fmt: skip
-    return ReportTable(columns, rows, keys=2)
+    return ReportTable(columns, rows, keys=2) if rows else None
 
 
 def thirds(depth: int) -> tuple[range, range]:
@@ -101,18 +101,15 @@ def thirds(depth: int) -> tuple[range, range]:
 
 def mean_of(run: ByLayer, layers: range) -> float | None:
     values = [run[layer] for layer in layers if layer in run]
-    return sum(values) / len(values) if values else None
+    return fmean(values) if values else None
 
 
 def cells_of(values: Sequence[float | None]) -> tuple[Cell, Cell]:
     """The mean over seeds, nats, and its 95 % interval."""
     numbers = [value for value in values if value is not None]
-    mean = sum(numbers) / len(numbers) if numbers else None
+    mean = fmean(numbers) if numbers else None
     interval = paired_test(numbers).interval if len(numbers) > 1 else None
-    return (
-        Cell(fixed(mean, DIGITS, sign=True), mean),
-        Cell(between(interval, DIGITS, sign=True), interval and interval[0]),
-    )
+    return number_cell(mean, DIGITS, sign=True), interval_cell(interval, DIGITS)
 
 
 def draw_silenced(results: Results, size: str) -> Any:

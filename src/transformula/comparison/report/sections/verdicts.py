@@ -8,9 +8,15 @@ from ....errors import join_words
 from ...numbers import NOTHING, between, fixed, probability
 from ...records import Arm, Results, Verdict
 from ..document import Cell, Item, Mark, Paragraph, ReportSection, ReportTable, section
-from ..numbers import amount, digits_of, number_cell, rate_in_words
+from ..numbers import amount, digits_of, interval_cell, number_cell, rate_in_words
 from ..tables import arm_table
 
+LEGEND = (
+    "Difference: variant minus base, the mean over pairs of runs with the same seed. p: of the paired t-test, corrected"
+    " by Holm for the number of variants; sign-flip: an exact test that assumes no distribution, and in brackets the"
+    " smallest p that it can reach with so many seeds. Rate sensitivity: how much the score changes over the learning"
+    " rates that were tried."
+)
 MARKS: dict[str, Mark] = {"better": "good", "worse": "bad", "unstable": "bad", "inconclusive": "open"}
 
 
@@ -38,18 +44,10 @@ def verdicts(results: Results) -> ReportSection | None:
 
 def legend(results: Results) -> str:
     """What the columns mean."""
-    known = [text for key, text in EXPLAINED.items() if key != "speed-up" or any(v.speedup for v in results.verdicts)]
-    head = f"{results.score_in_words}: the mean over the runs that reached their end; {results.direction}. "
-    return head[:1].upper() + head[1:] + " ".join(known)
-
-
-EXPLAINED = {
-    "difference": "Difference: variant minus base, the mean over pairs of runs with the same seed.",
-    "p": "p: of the paired t-test, corrected by Holm for the number of variants; sign-flip: an exact test that assumes"
-    " no distribution, and in brackets the smallest p that it can reach with so many seeds.",
-    "rate": "Rate sensitivity: how much the score changes over the learning rates that were tried.",
-    "speed-up": "Speed-up: how much less the variant needs for the score of the base, with its 95 % interval.",
-}
+    text = f"{results.score_in_words}: the mean over the runs that reached their end; {results.direction}. {LEGEND}"
+    if any(verdict.speedup for verdict in results.verdicts):
+        text += " Speed-up: how much less the variant needs for the score of the base, with its 95 % interval."
+    return text[:1].upper() + text[1:]
 
 
 def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
@@ -61,7 +59,7 @@ def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
         *map(Cell, arm.arm_key),
         number_cell(mean(scores) if scores else None, digits),
         number_cell(verdict.mean if verdict else None, digits, sign=True),
-        Cell(between(interval, digits, sign=True), interval and interval[0]),
+        interval_cell(interval, digits),
         word_cell(results, arm, verdict),
         Cell(probability(p), p),
         Cell(f"{lost} of {len(results.outcomes_of(*key))}", lost, "bad" if lost else ""),
@@ -119,7 +117,7 @@ def statistics(results: Results) -> ReportTable:
             *map(Cell, verdict.arm_key),
             number_cell(len(verdict.differences), 0),
             Cell(probability(verdict.p), verdict.p),
-            Cell(between(verdict.bca, digits, sign=True), verdict.bca and verdict.bca[0]),
+            interval_cell(verdict.bca, digits),
             Cell(probability(verdict.equivalence), verdict.equivalence),
             number_cell(verdict.effect, digits),
             number_cell(verdict.noise.get("seeds"), digits),
