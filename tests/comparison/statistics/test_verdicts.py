@@ -106,8 +106,8 @@ def test_a_base_that_diverges_is_beaten_by_counts() -> None:
 def test_a_variant_is_unstable_only_where_it_diverges_more_often_than_the_base() -> None:
     [verdict] = verdicts_of({"base": [None] * 6, "v": [None] * 6}, effect=0.01)
     assert verdict.word == "inconclusive" and verdict.needed is None
-    said = "6 of 6 runs diverged, and 6 of 6 of base"
-    assert f"{said}; it needs settings with which runs end" in verdict.sentence and said in verdict.may
+    assert "6 of 6 runs diverged, and 6 of 6 of base; it needs settings with which runs end" in verdict.sentence
+    assert "6 of 6 runs of v diverged, and 6 of 6 of base" in verdict.may
     [verdict] = verdicts_of({"base": [None] * 5 + [1.5], "v": [None] * 6})
     assert verdict.word == "unstable"
 

@@ -32,7 +32,7 @@ def may_claim(verdict: Verdict, case: Case) -> str:
 def finding(verdict: Verdict, case: Case) -> str:
     names = f"{verdict.variant} and {verdict.base}"
     if verdict.word == "unstable" or (verdict.mean is None and verdict.word == "better"):
-        return f"of {verdict.variant} {divergences(verdict)}"
+        return divergences(verdict, f" of {verdict.variant}")
     if verdict.word in ("better", "worse"):
         return f"{verdict.variant} is {verdict.word} than {verdict.base}, {size_of_gain(verdict, case)}"
     if verdict.word == "equivalent":
@@ -42,7 +42,7 @@ def finding(verdict: Verdict, case: Case) -> str:
     if verdict.word == "no difference found":
         return f"a difference between {names} of more than {bound(verdict, case)} is unlikely"
     if case.pairs.none_ended:
-        return f"of {verdict.variant} {divergences(verdict)}"
+        return divergences(verdict, f" of {verdict.variant}")
     if verdict.interval is None or verdict.mean is None:
         return f"nothing is known yet of {names}"
     ends = between(verdict.interval, decimals(verdict.interval))

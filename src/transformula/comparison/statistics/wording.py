@@ -14,10 +14,10 @@ def amount(value: float, places: int, unit: str, signed: bool = False) -> str:
     return f"{fixed(value, places, signed)} {unit}".strip()
 
 
-def divergences(verdict: Verdict) -> str:
-    """2 of 6 runs diverged, and 0 of 6 of pre-norm"""
+def divergences(verdict: Verdict, whose: str = "") -> str:
+    """2 of 6 runs diverged, and 0 of 6 of pre-norm; `whose`: ' of post-norm', where no name stands before it"""
     (lost, runs), (base_lost, base_runs) = verdict.diverged, verdict.base_diverged
-    return f"{lost} of {runs} runs diverged, and {base_lost} of {base_runs} of {verdict.base}"
+    return f"{lost} of {runs} runs{whose} diverged, and {base_lost} of {base_runs} of {verdict.base}"
 
 
 def size_of_gain(verdict: Verdict, case: Case) -> str:
