@@ -66,7 +66,7 @@ def test_the_score_is_that_of_the_last_model_and_the_mean_of_its_parts(outcome) 
 
 
 def test_a_run_that_was_made_is_not_made_again(job, store, outcome, monkeypatch) -> None:
-    monkeypatch.setattr(running, "trained", None)
+    monkeypatch.setattr(running, "train_job", None)
     again = run_job(replace(job, variant="other", size="large"), store)
     assert again == replace(outcome, variant="other", size="large")
 
@@ -74,7 +74,7 @@ def test_a_run_that_was_made_is_not_made_again(job, store, outcome, monkeypatch)
 def test_a_trained_model_is_inspected_once_also_long_after_its_run(job, store, outcome, monkeypatch) -> None:
     asked = replace(job, inspect_rows=5)
     assert outcome.inspected is None and store.complete(job) and store.complete(asked) is None
-    monkeypatch.setattr(running, "trained", None)
+    monkeypatch.setattr(running, "train_job", None)
     looked = run_job(asked, store)
     assert replace(looked, inspected=None, baselines={}) == outcome
     assert looked == run_job(asked, store) == store.complete(asked)
@@ -146,7 +146,7 @@ def test_what_diverges_is_an_outcome(text, store, monkeypatch) -> None:
     outcome = run_job(job, store)
     assert outcome.status == "diverged" and outcome.score is None
     assert outcome.reason.startswith("step ") and "not a finite number" in outcome.reason
-    monkeypatch.setattr(running, "trained", None)
+    monkeypatch.setattr(running, "train_job", None)
     assert run_job(job, store) == outcome
 
 
@@ -156,7 +156,7 @@ def test_what_fails_is_an_outcome_and_tried_again_later(job, tmp_path, monkeypat
         raise error
 
     store = Store(tmp_path)
-    monkeypatch.setattr(running, "trained", fail)
+    monkeypatch.setattr(running, "train_job", fail)
     outcome = run_job(job, store)
     assert outcome.status == "failed" and str(error) in outcome.reason
     assert json.loads((store.folder_of(job) / "outcome.json").read_text())["status"] == "failed"
@@ -166,7 +166,7 @@ def test_what_fails_is_an_outcome_and_tried_again_later(job, tmp_path, monkeypat
 def test_a_second_process_waits_for_the_first_and_takes_its_outcome(job, tmp_path, outcome, monkeypatch) -> None:
     store, waited = Store(tmp_path), []
     monkeypatch.setattr("transformula.comparison.store.WAIT", 0.01)
-    monkeypatch.setattr(running, "trained", None)
+    monkeypatch.setattr(running, "train_job", None)
     with store.held(job):
         second = threading.Thread(target=lambda: waited.append(run_job(job, store)))
         second.start()

@@ -19,7 +19,7 @@ from .matching import matched_parameters, matched_steps
 from .plan import rounded
 from .records import Arm, Variant
 from .settings import ComparisonSettings
-from .sizes import SHAPES, Shape, next_shape, scaled, shape_of
+from .sizes import SHAPES, Shape, grown, next_shape, shape_of
 from .variants import settings_fields
 from .vary import factor_of
 
@@ -96,7 +96,7 @@ def shapes_of_sizes(request: Request, count: int) -> list[Shape]:
     def fits(shape: Shape) -> bool:
         try:
             for one, own in zip(prepared[1:], small[1:], strict=True):
-                one.resized(scaled(own, small[0], shape).numbers)
+                one.resized(grown(own, small[0], shape).numbers)
         except InputError:
             return False
         return True
@@ -113,7 +113,7 @@ def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[A
     settings, arms = request.settings, list[Arm]()
     for variant in request.variants:
         own = shape_of(prepare(request.config(variant)).architecture)
-        shape = scaled(own, shapes[0], shapes[-1]) if len(shapes) > 1 else None
+        shape = grown(own, shapes[0], shapes[-1]) if len(shapes) > 1 else None
         config, adjusted = request.config(variant, shape), ""
         if settings.match == "parameters" and arms:
             config, adjusted = matched_parameters(config, arms[0].costs.parameters, variant.levels)

@@ -227,7 +227,7 @@ def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateRe
 def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) -> Results:
     """Tune, confirm, judge."""
     tuned = tune(plan, run)
-    outcomes, verdicts = confirmed(plan, tuned, run)
+    outcomes, verdicts = confirm(plan, tuned, run)
     names = {variant.name for variant in plan.variants}
     forced = [
         f"{gate.variant} ({gate.size}) fails {gate.name}: {gate.text}; it was run all the same"
@@ -244,7 +244,7 @@ def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) 
     )  # fmt: skip
 
 
-def confirmed(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outcome], list[Verdict]]:
+def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outcome], list[Verdict]]:
     """All outcomes, and the verdicts on them, once the paired seeds are run; with `until decided`, look by look, and no
     further than it takes."""
     settings = plan.settings

@@ -12,7 +12,7 @@ from ..errors import Interrupted
 from ..registry import Registry
 from .board import Board
 from .records import Job, Outcome
-from .running import ended
+from .running import outcome_of_log
 from .store import Store
 
 engines: Registry[type[Engine]] = Registry("engine", "transformula.comparison.engines", "@engines.register(")
@@ -40,7 +40,7 @@ class Engine(ABC):
     def killed(self, job: Job, how: str) -> Outcome:
         """The outcome of a job whose process was killed each time."""
         reason = f"its process was ended {TRIES} times ({how}), as by the system where memory is short"
-        return self.store.keep(job, ended(job, self.store.folder_of(job), "failed", reason))
+        return self.store.keep(job, outcome_of_log(job, self.store.folder_of(job), "failed", reason))
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +64,7 @@ class Queue(Engine):
         """Hand a job over."""
 
     @abstractmethod
-    def ended(self, submitted: Sequence[Any]) -> Sequence[Any]:
+    def wait_for(self, submitted: Sequence[Any]) -> Sequence[Any]:
         """Those that have ended, after a while of waiting."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Queue(Engine):
             while ahead and len(self.running) < self.at_once:
                 job, attempt = ahead.pop()
                 self.running.append((job, self.submit(job), attempt))
-            ended = self.ended([submitted for _, submitted, _ in self.running])
+            ended = self.wait_for([submitted for _, submitted, _ in self.running])
             for row in [row for row in self.running if row[1] in ended]:
                 self.running.remove(row)
                 job, submitted, attempt = row

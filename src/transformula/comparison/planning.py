@@ -104,10 +104,10 @@ def replanned(kept: ComparisonPlan, request: Request, folder: Path) -> Compariso
     new = [variant for variant in request.variants if variant.name not in known]
     if not new and wanted.seeds == [*kept.seeds]:
         same = (settings.noise, settings.effect) == (former.noise, former.effect)
-        return replace(kept, settings=settings) if same else judged(replace(kept, settings=settings))
+        return replace(kept, settings=settings) if same else with_estimates(replace(kept, settings=settings))
     order = [(size, variant.name) for size in kept.sizes for variant in request.variants]
     arms = [*kept.arms, *arms_like(kept, request, new)]
-    return judged(replace(wanted, arms=sorted(arms, key=lambda arm: order.index((arm.size, arm.variant)))))
+    return with_estimates(replace(wanted, arms=sorted(arms, key=lambda arm: order.index((arm.size, arm.variant)))))
 
 
 def arms_like(kept: ComparisonPlan, request: Request, new: Sequence[Variant]) -> list[Arm]:
@@ -133,10 +133,10 @@ class Planner:
         sizes = size_names(self.settings.size_count)
         shapes = shapes_of_sizes(request, len(sizes))
         arms = [arm for number, size in enumerate(sizes, 1) for arm in arms_of_size(request, size, shapes[:number])]
-        plan, steps = self.fitted(self.draft(arms, name), self.stated_steps(prepare(arms[0].config)))
+        plan, steps = self.fit_budget(self.draft(arms, name), self.stated_steps(prepare(arms[0].config)))
         lengths = zip(plan.sizes, lengths_of_sizes(steps, plan), strict=True)
         arms = [arm for size, length in lengths for arm in with_lengths(request, plan.arms_of(size), length)]
-        return judged(replace(plan, arms=arms, notes=self.notes))
+        return with_estimates(replace(plan, arms=arms, notes=self.notes))
 
     def draft(self, arms: Sequence[Arm], name: str = "") -> ComparisonPlan:
         """A plan of arms whose lengths are to come, with all the seeds that are wanted."""
@@ -185,7 +185,7 @@ class Planner:
         sizes = sum(self.settings.size_ratio**number for number in range(self.settings.size_count))
         return sizes * whole_seconds(self.draft(arms)) <= seconds_of_text(self.settings.budget or BUDGET)
 
-    def fitted(self, plan: ComparisonPlan, stated: int | None) -> tuple[ComparisonPlan, int]:
+    def fit_budget(self, plan: ComparisonPlan, stated: int | None) -> tuple[ComparisonPlan, int]:
         """The plan with the sizes and seeds that fit the budget, and the steps of the base at the smallest size.
 
         stated  those steps, where they are said
@@ -226,7 +226,7 @@ class Planner:
             yield replace(plan, seeds=seeds[:count])
 
 
-def judged(plan: ComparisonPlan) -> ComparisonPlan:
+def with_estimates(plan: ComparisonPlan) -> ComparisonPlan:
     """A plan with its time and what it can detect. Raises InputError where it cannot show the effect that matters, by a
     noise that was measured."""
     settings, notes = plan.settings, [*plan.notes]

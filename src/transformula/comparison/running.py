@@ -33,25 +33,25 @@ def run_job(job: Job, store: Store) -> Outcome:
     with store.held(job):
         known = store.outcome_of(job)
         if known is not None:
-            return completed(job, known, store)
+            return complete(job, known, store)
         folder = store.folder_of(job)
         try:
-            run = trained(job, store)
+            run = train_job(job, store)
         except NotFinite as error:
             where = f"; it first appears in {error.place}" if error.place else ""
             reason = f"step {error.step}: the loss or a gradient is not a finite number{where}"
-            return store.keep(job, ended(job, folder, "diverged", reason))
+            return store.keep(job, outcome_of_log(job, folder, "diverged", reason))
         except Interrupted:
             raise
         except TransformulaError as error:
-            return store.keep(job, ended(job, folder, "failed", str(error)))
+            return store.keep(job, outcome_of_log(job, folder, "failed", str(error)))
         except Exception as error:  # of a word, a task or a library
-            return store.keep(job, ended(job, folder, "failed", f"{type(error).__name__}: {error}"))
+            return store.keep(job, outcome_of_log(job, folder, "failed", f"{type(error).__name__}: {error}"))
         run.result.check_ended(f"{folder}: the run was interrupted; it goes on when the comparison does")
-        return completed(job, store.keep(job, outcome_of_run(job, run)), store)
+        return complete(job, store.keep(job, outcome_of_run(job, run)), store)
 
 
-def trained(job: Job, store: Store) -> Run:
+def train_job(job: Job, store: Store) -> Run:
     """The run of a job: a new one, or one that goes on where it was stopped, from the start where none of
     its checkpoints is whole."""
     from ..api.plan import plan_resume, plan_run
@@ -76,7 +76,7 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
 
     scores = {name: float(value) for name, value in run.result.last.items()}
     name = job.score or run.task.score
-    outcome = ended(replace(job, score=name), run.folder, "done", "")
+    outcome = outcome_of_log(replace(job, score=name), run.folder, "done", "")
     if not math.isfinite(scores.get(name, math.nan)):
         return replace(outcome, status="diverged", reason=f"{name} is not a finite number")
     module = last_model(job, run.folder)
@@ -86,8 +86,8 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
     if not all(map(math.isfinite, rows)):
         rows, weights = [], []
     return replace(
-        outcome, score=scores[name], scores=scores, learned=learned(module), rows=tuple(rows), weights=tuple(weights),
-        tokens=run.result.units, seconds=run.result.seconds,
+        outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), rows=tuple(rows),
+        weights=tuple(weights), tokens=run.result.units, seconds=run.result.seconds,
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def last_model(job: Job, folder: Path) -> nn.Module:
     return Model.from_folder(folder / "last", device=device, use=use).module
 
 
-def completed(job: Job, outcome: Outcome, store: Store) -> Outcome:
+def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
     """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; a look into the
     trained model, and the score of the task's baselines."""
     samples, inspection = outcome.lacks_samples(job), outcome.lacks_inspection(job)
@@ -132,7 +132,7 @@ def baselines_of(task: Task, score: str, scores: Mapping[str, float]) -> dict[st
     return {name: float(value) * scale for name, value in task.baselines().items()}
 
 
-def ended(job: Job, folder: Path, status: Status, reason: str) -> Outcome:
+def outcome_of_log(job: Job, folder: Path, status: Status, reason: str) -> Outcome:
     """What the log says of a run, whatever became of it."""
     events = list(read_log(folder / "log.jsonl"))
     score = job.score or "loss"
@@ -154,7 +154,7 @@ def points(events: Sequence[Mapping[str, Any]], name: str, value: str) -> tuple[
     return tuple((int(step), int(units), seconds, number) for step, units, seconds, number in whole)
 
 
-def learned(module: nn.Module) -> dict[str, Any]:
+def learned_coefficients(module: nn.Module) -> dict[str, Any]:
     """The learned coefficients of a model's formula, those of all layers together: {"layers.gain": [0.1, 0.2]}. Of one
     that is a vector, the mean over its channels."""
     coefficients: dict[str, Any] = {}

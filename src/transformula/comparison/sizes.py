@@ -98,7 +98,7 @@ def next_shape(
     return best[1]
 
 
-def scaled(own: Shape, small: Shape, large: Shape) -> Shape:
+def grown(own: Shape, small: Shape, large: Shape) -> Shape:
     """A variant's own shape grown as `small` has grown into `large`."""
     if own == small:
         return large

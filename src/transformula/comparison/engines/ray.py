@@ -31,7 +31,7 @@ class OnRay(Queue):
         graphics = 1 if str(job.config.get("device", "")).startswith("cuda") else 0
         return self.ray.remote(num_cpus=1, num_gpus=graphics, max_retries=0)(run_job).remote(job, self.store)
 
-    def ended(self, submitted: Sequence[Any]) -> list[Any]:
+    def wait_for(self, submitted: Sequence[Any]) -> list[Any]:
         ended, _ = self.ray.wait(submitted, timeout=LOOK)
         return list(ended)
 

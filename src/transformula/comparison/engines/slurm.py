@@ -33,7 +33,7 @@ class Slurm(Queue):
     def submit(self, job: Job) -> Any:
         return self.executor.submit(run_job, job, self.store)
 
-    def ended(self, submitted: Sequence[Any]) -> list[Any]:
+    def wait_for(self, submitted: Sequence[Any]) -> list[Any]:
         ended = [one for one in submitted if one.done()]
         if not ended:
             time.sleep(self.look)

@@ -17,9 +17,9 @@ def text_of(results: Results, width: int = 96) -> str:
     width = min(max(width, MIN_WIDTH), MAX_WIDTH)
     rows = [results.name, "=" * min(len(results.name), width)]
     for part in sections_of(results):
-        shown = [lines for item in part.items if (lines := list(item_lines(item, width)))]
-        if shown:
-            rows += ["", part.title, "-" * len(part.title), *(line for lines in shown for line in lines)]
+        texts = [lines for item in part.items if (lines := list(item_lines(item, width)))]
+        if texts:
+            rows += ["", part.title, "-" * len(part.title), *(line for lines in texts for line in lines)]
     return "\n".join(line.rstrip() for line in rows) + "\n"
 
 

@@ -56,7 +56,7 @@ def sweeps(
                 groups.setdefault((key, size), {})[rates[variant.name, size]] = variant
     swept = []
     for (_, size), group in groups.items():
-        scores = {rate: confirmed(outcomes, variant.name, size) for rate, variant in group.items()}
+        scores = {rate: scores_by_seed(outcomes, variant.name, size) for rate, variant in group.items()}
         curve = curve_of(means(scores), lower) if len(group) > 1 else None
         if curve is None:
             continue
@@ -71,7 +71,7 @@ def other_levels(variant: Variant) -> dict[str, Any]:
     return {key: value for key, value in variant.levels.items() if key != "lr"}
 
 
-def confirmed(outcomes: Sequence[Outcome], variant: str, size: str) -> Scores:
+def scores_by_seed(outcomes: Sequence[Outcome], variant: str, size: str) -> Scores:
     """The scores of an arm by seed."""
     return {o.seed: o.score if o.status == "done" else None for o in outcomes_of(outcomes, variant, size)}
 

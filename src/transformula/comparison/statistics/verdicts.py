@@ -67,18 +67,10 @@ def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, 
         p = over_all_looks(p, len(values))
         same = None if same is None else over_all_looks(same, len(values))
     level = terms.level_at(len(values))
-    return Case(
-        terms,
-        variant,
-        size,
-        pairs,
-        estimate,
-        p,
-        same,
-        family,
-        detectable(estimate.sd, len(values), family, level=level) if estimate and estimate.sd is not None else None,
-        noise_of_pairs(outcomes, variant, terms.base, size, pairs),
-    )
+    sd = estimate.sd if estimate else None
+    smallest = None if sd is None else detectable(sd, len(values), family, level=level)
+    noise = noise_of_pairs(outcomes, variant, terms.base, size, pairs)
+    return Case(terms, variant, size, pairs, estimate, p, same, family, smallest, noise)
 
 
 def estimate_of(pairs: Pairs, terms: Terms) -> Estimate | None:
@@ -111,11 +103,11 @@ def word_of(case: Case) -> Word:
     if estimate.kind != "paired":
         return "inconclusive"
     if terms.effect is not None:
-        shown = case.detectable is not None and case.detectable <= terms.effect
+        enough = case.detectable is not None and case.detectable <= terms.effect
     else:
         needed = needed_pairs(estimate.sd or 0.0, abs(estimate.mean or 0.0), case.family) if estimate.mean else None
-        shown = needed is None or needed > AFFORDABLE * estimate.pairs
-    return "no difference found" if shown and not case.excludes_zero else "inconclusive"
+        enough = needed is None or needed > AFFORDABLE * estimate.pairs
+    return "no difference found" if enough and not case.excludes_zero else "inconclusive"
 
 
 def needed_for(case: Case) -> int | None:
@@ -156,9 +148,5 @@ def verdict_of(case: Case) -> Verdict:
         needed=needed_for(case) if word == "inconclusive" else None,
         detectable=case.detectable,
     )
-    return replace(
-        verdict,
-        sentence=sentence_of(verdict, case),
-        may=may_claim(verdict, case),
-        may_not=may_not_claim(verdict, case),
-    )
+    may, may_not = may_claim(verdict, case), may_not_claim(verdict, case)
+    return replace(verdict, sentence=sentence_of(verdict, case), may=may, may_not=may_not)

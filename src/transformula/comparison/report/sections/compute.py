@@ -20,11 +20,11 @@ def compute(results: Results) -> ReportSection | None:
     if len(results.sizes) < 2 or not any(points(results, name) for name in looks_of(results)):
         return None
     digits = digits_of(results)
-    said = []
+    scores = []
     for name in looks_of(results):
         pairs = [f"{fixed(score, digits)} at {amount(flops)}" for flops, score, _, _ in points(results, name)]
-        said.append(f"{name} {', '.join(pairs)}")
-    alt = f"{results.score_in_words} against FLOPs a run: {'; '.join(said)}"
+        scores.append(f"{name} {', '.join(pairs)}")
+    alt = f"{results.score_in_words} against FLOPs a run: {'; '.join(scores)}"
     return ReportSection("Score against compute", [Picture("compute", alt, partial(draw, results), CAPTION)])
 
 

@@ -52,7 +52,7 @@ def runs_of(results: Results, name: str, size: str) -> list[Outcome]:
     return [o for o in results.outcomes_of(name, size) if o.evaluated or o.curve]
 
 
-def placed(points: Sequence[Point], axis: str, flops: float) -> Line:
+def line_of(points: Sequence[Point], axis: str, flops: float) -> Line:
     return [(AXES[axis](point, flops), point[3]) for point in points if point[3] == point[3]]
 
 
@@ -71,11 +71,11 @@ def draw(results: Results, axis: str, size: str) -> Any:
         for name, look in looks.items():
             arm = results.arms_by_key.get((name, size))
             flops = arm.costs.flops_per_token if arm else 0.0
-            draw_arm(row[0], [(o, placed(o.evaluated, axis, flops)) for o in runs[name]], look, name)
+            draw_arm(row[0], [(o, line_of(o.evaluated, axis, flops)) for o in runs[name]], look, name)
             if "minus base" in titles:
-                draw_band(row[1], aligned(minus_base(runs[name], runs[results.base])), look, name)
+                draw_band(row[1], mean_line(minus_base(runs[name], runs[results.base])), look, name)
             if "loss in training" in titles:
-                draw_arm(row[2], [(o, smooth(placed(o.curve, axis, flops))) for o in runs[name]], look, name, False)
+                draw_arm(row[2], [(o, smooth(line_of(o.curve, axis, flops))) for o in runs[name]], look, name, False)
         for axes in row:
             zoom(axes)
     return figure
@@ -84,7 +84,7 @@ def draw(results: Results, axis: str, size: str) -> Any:
 def draw_arm(axes: Any, lines: list[tuple[Outcome, Line]], look: Look, name: str, dots: bool = True) -> None:
     """The mean and the band of the runs that reached their end, with dots or thin; and each run that did not."""
     line = {"marker": look.marker, "markersize": 3} if dots else {"linewidth": 0.9}
-    done = aligned([points for outcome, points in lines if outcome.status == "done"])
+    done = mean_line([points for outcome, points in lines if outcome.status == "done"])
     draw_band(axes, dict(evenly_chosen(list(done.items()), MAX_POINTS)), look, name, **line)
     for outcome, points in lines:
         if outcome.status != "done" and points:
@@ -106,7 +106,7 @@ def minus_base(runs: list[Outcome], base: list[Outcome]) -> list[Line]:
     return lines
 
 
-def aligned(lines: list[Line]) -> dict[float, Range]:
+def mean_line(lines: list[Line]) -> dict[float, Range]:
     """The lines of several seeds, point by point, at the mean of their places: seconds differ by run."""
     count = min((len(line) for line in lines), default=0)
     places = over_seeds([{n: line[n][0] for n in range(count)} for line in lines])

@@ -35,10 +35,10 @@ def noisy(results: Results, size: str) -> list[Verdict]:
 
 def alt(results: Results, size: str) -> str:
     digits = digits_of(results)
-    said = [f"{v.variant} {fixed(v.detectable, digits)}" for v in noisy(results, size)]
+    differences = [f"{v.variant} {fixed(v.detectable, digits)}" for v in noisy(results, size)]
     seeds = len(results.seeds)
     what = f"Detectable difference in {results.unit_of_differences} against seeds{results.at_size(size)}"
-    return f"{what}; at {seeds} seeds: {', '.join(said)}"
+    return f"{what}; at {seeds} seeds: {', '.join(differences)}"
 
 
 def draw(results: Results, size: str) -> Any:

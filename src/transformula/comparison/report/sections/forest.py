@@ -28,14 +28,14 @@ def forest(results: Results) -> ReportSection | None:
 
 def forest_of(results: Results, size: str) -> Picture:
     verdicts, digits = results.verdicts_of(size), digits_of(results)
-    said = [f"{v.variant} {fixed(v.mean, digits, sign=True)} ({v.word})" for v in verdicts if not v.stopped]
-    alt = f"Differences to {results.base} in {results.unit_of_differences}{results.at_size(size)}: {', '.join(said)}"
+    each = [f"{v.variant} {fixed(v.mean, digits, sign=True)} ({v.word})" for v in verdicts if not v.stopped]
+    alt = f"Differences to {results.base} in {results.unit_of_differences}{results.at_size(size)}: {', '.join(each)}"
     return Picture(f"forest-{size}", alt, partial(draw_forest, results, size))
 
 
 def draw_forest(results: Results, size: str) -> Any:
     verdicts, looks, digits = results.verdicts_of(size), looks_of(results), digits_of(results)
-    low, high = reach(verdicts)
+    low, high = axis_limits(verdicts)
     with new_figure(WIDTH, 1.15 + 0.48 * len(verdicts)) as (figure, axes):
         scores = list(results.scores_of(results.base, size).values())
         if len(scores) > 1:
@@ -65,7 +65,7 @@ def draw_forest(results: Results, size: str) -> Any:
     return figure
 
 
-def reach(verdicts: list[Verdict]) -> tuple[float, float]:
+def axis_limits(verdicts: list[Verdict]) -> tuple[float, float]:
     """From where to where the axis goes: over all that is sure, so that a run that went astray does not hide it."""
     steady = [verdict for verdict in verdicts if verdict.word != "unstable"] or verdicts
     ends = [0.0, *(end for v in steady for end in v.interval or ()), *(d for v in steady for _, d in v.differences)]

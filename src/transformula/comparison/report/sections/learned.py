@@ -23,7 +23,7 @@ def learned_coefficients(results: Results) -> ReportSection | None:
     single: list[list[Cell]] = []
     for number, name in enumerate(results.names, 1):
         for size in results.sizes:
-            lists, numbers = learned(results, name, size)
+            lists, numbers = learned_values(results, name, size)
             single += [
                 [Cell(f"{name}{results.at_size(size)}"), Cell(k), Cell(f"{v:.4g}", v)] for k, v in numbers.items()
             ]
@@ -34,7 +34,7 @@ def learned_coefficients(results: Results) -> ReportSection | None:
     return ReportSection("Learned coefficients", [Paragraph(CAPTION), *items]) if items else None
 
 
-def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[str, float]]:
+def learned_values(results: Results, name: str, size: str) -> tuple[Learned, Mapping[str, float]]:
     """Coefficients that each layer has its own of, and the means of those that all layers share."""
     lists: Learned = {}
     numbers: dict[str, list[float]] = {}

@@ -99,8 +99,8 @@ def tuned(results: Results, name: str, size: str) -> list[Outcome]:
 
 def alt(results: Results, size: str) -> str:
     chosen = {name: results.rates.get((name, size)) for name in results.names}
-    said = ", ".join(f"{name} {rate_in_words(rate)}" for name, rate in chosen.items())
-    return f"{results.score_in_words} against the learning rate{results.at_size(size)}; chosen: {said}"
+    rates = ", ".join(f"{name} {rate_in_words(rate)}" for name, rate in chosen.items())
+    return f"{results.score_in_words} against the learning rate{results.at_size(size)}; chosen: {rates}"
 
 
 def draw(results: Results, size: str) -> Any:
