@@ -1,12 +1,8 @@
 """What a formula says, from its text alone: no tensor is made.
 
-    analyze(check(text, vocabulary))    -> Analysis: its repr is for people, `.data` for programs
-
-For each stack: what each line reads and sets, its skips and branches; runs of layers that read alike; whether they are
-pre-norm, post-norm or neither; what is carried, held and kept as history; the initial scale of the residual path; the
-receptive field and the positional encodings; and warnings, each with a remedy: a text made from the user's own, offered
-only if it checks, if what it was made for holds when it is analyzed again, and if the warning is gone. Warnings that
-stay are named; where only the final norm lacks, it is added.
+`analyze` reads each stack (`stack_analysis.py`) and finds what is unsound (`warnings.py`), with remedies: texts made
+from the user's own, offered only if they check, if what they were made for holds when they are analyzed again, and if
+the warning is gone. Warnings that stay are named; where only the final norm lacks, it is added.
 """
 
 from __future__ import annotations

@@ -31,16 +31,7 @@ Steps = Generator[Any, Any, Any]
 
 def deep(first: Steps) -> Any:
     """The result of a recursive function, however deep it calls itself: 10,000 values one inside the other are no stack
-    of calls. It is written as a generator that yields the calls it would make:
-
-        def size(value):
-            total = 1
-            for argument in value.args:
-                total += yield size(argument)
-            return total
-
-        deep(size(value))
-    """
+    of calls. It is a generator that yields the calls it would make: `total += yield size(argument)`."""
     waiting, result = [first], None
     while waiting:
         try:
@@ -164,10 +155,7 @@ def canonical(architecture: Architecture, *, output: bool = True) -> str:
 
 
 def formula_hash(architecture: Architecture) -> str:
-    """SHA-256 of the canonical form without output and hooks, 16 hexadecimal digits.
-
-    Equal hashes: equal function and names of parameters, those of the output apart.
-    """
+    """16 hexadecimal digits. Equal hashes: equal function and names of parameters, those of the output apart."""
     return hashlib.sha256(canonical(architecture, output=False).encode()).hexdigest()[:16]
 
 

@@ -1,16 +1,11 @@
 """How far two wirings are apart: an edit distance of their layers' graphs, for finding the nearest in a gallery.
 
-    shape(check(text, vocabulary))     -> WiringShape: the wiring as its key takes it, as short plain data
-    distance(shape, other)             -> 0 if the wiring keys are equal, else how many edits a layer, on the average
-    unseen(check(text, vocabulary))    -> what the key leaves out and a reader wants to know: norms, sharing ...
-
 A layer's graph is taken as the wiring key takes it (`canonical.py`). Its nodes stand in a line, arguments before what
 reads them, the operands of sums and products in an order that a small change does not upset. An *edit* takes a node out
 (what it read goes to its readers), puts one in, gives it another word, or moves an edge between two nodes that both
 graphs have. Nodes of the two lines are paired in order, as cheaply as can be (dynamic programming, as for two texts);
 what is not paired, and the edges that differ between paired nodes, are the cost: an upper bound of the exact edit
-distance of graphs, which takes exponential time. Digests of subtrees (one norm moved in the first line changes all that
-follow) and tree edit distances (a stream that is read twice is two trees) do not serve.
+distance of graphs, which takes exponential time.
 
 Layers of several formulas are compared in their places, from the first to the last: 3 of 12 that differ by 4 edits are
 a distance of 1. Of several stacks the best pairing in order is taken; a stack without a partner costs its nodes.

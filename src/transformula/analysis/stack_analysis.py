@@ -149,10 +149,7 @@ def analyze_stack(stack: Stack, architecture: Architecture, budget: Budget) -> S
 
 
 def layer_groups(stack: Stack, streams: Sequence[str], budget: Budget) -> list[LayerGroup]:
-    """The layers, those that read alike together, in order of the first of each.
-
-    Where the budget is used up, a layer is taken for one that reads like the first of its formula.
-    """
+    """The layers, those that read alike together; beyond the budget those of one formula are taken to read alike."""
     groups: dict[object, LayerGroup] = {}
     by_kind: dict[int, LayerGroup] = {}
     copies = copies_in(stack)

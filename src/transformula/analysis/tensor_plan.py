@@ -1,14 +1,8 @@
 """Tensor parallelism as a plan: how the matrices of a model are split among devices, from its words' records alone.
 
-    columns     each device makes a part of what W x is (heads of queries, hidden channels) and goes on with that
-    rows        each device multiplies the part that it made by its part of W; the results are added up (all-reduce)
-    gathered    each device makes a part of what W x is, and all get all of it (all-gather)
-    vocabulary  each device has some rows of the table; logits are gathered, vectors of tokens added up
-    whole       every device has all of it, and does the same work
-
-A word says in its record which of its matrices are split, by which numbers, and when they are not (`splits`,
-`split_by`, `split_checks`). All calls of one module must agree. What stays whole has a reason. Shoeybi et al. 2019
-(Megatron-LM, 1909.08053).
+A word says in its record how its matrices are split (one of `vocabulary.SPLITS`), by which numbers, and when they are
+not (`splits`, `split_by`, `split_checks`). All calls of one module must agree. What stays whole has a reason. Shoeybi
+et al. 2019 (Megatron-LM, 1909.08053).
 """
 
 from __future__ import annotations
@@ -18,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from ..cost.words import table
@@ -88,8 +81,7 @@ class TensorPlan(TextPage):
 
     def __repr__(self) -> str:
         totals, rows = self.data["totals"], [["", "", "parameters", "a device", ""]]
-        for _, alike in groupby(by_layers(self.rows), key=lambda pair: pair[0]):
-            same = [row for _, row in alike]
+        for same in by_layers(self.rows):
             numbers = (f"{sum(counts):,}" for counts in zip(*((row.parameters, row.here) for row in same), strict=True))
             rows.append([layers_in_words([row.path for row in same]), same[0].how, *numbers, same[0].why])
         share = totals["parameters_of_a_device"] / max(1, totals["parameters"])
@@ -179,13 +171,12 @@ def why_whole(value: Value, size: int) -> str:
 LAYER = re.compile(r"\blayers\.(\d+)\b")
 
 
-def by_layers(rows: Iterable[SplitRow]) -> list[tuple[tuple[str, ...], SplitRow]]:
-    """Each row with what it has in common with those of other layers, beside which it then stands."""
-    keyed: list[tuple[tuple[str, ...], SplitRow]] = [
-        ((LAYER.sub("layers.*", row.path), row.how, row.why), row) for row in rows
-    ]
-    first: dict[tuple[str, ...], int] = {key: place for place, (key, _) in reversed([*enumerate(keyed)])}
-    return sorted(keyed, key=lambda pair: first[pair[0]])
+def by_layers(rows: Iterable[SplitRow]) -> list[list[SplitRow]]:
+    """The rows, those together that differ in their layers alone."""
+    alike: dict[tuple[str, ...], list[SplitRow]] = {}
+    for row in rows:
+        alike.setdefault((LAYER.sub("layers.*", row.path), row.how, row.why), []).append(row)
+    return list(alike.values())
 
 
 def layers_in_words(paths: list[str]) -> str:

@@ -1,7 +1,4 @@
-"""The closed list of warnings, and what one warning says.
-
-`TABLE` feeds the warnings (`warnings.py` finds them), their tests and the page of `explain` in the docs.
-"""
+"""What a warning says. `TABLE` has all of them: it feeds `warnings.py`, tests and the page of `explain` in the docs."""
 
 from __future__ import annotations
 

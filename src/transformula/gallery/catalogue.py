@@ -22,10 +22,7 @@ from . import FOLDER, names
 
 
 def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
-    """Name -> about, wiring key, hash, shape, tags and what the key leaves out, of every entry.
-
-    Raises FormulaError for an entry that is not a formula.
-    """
+    """Name -> what `Entry` holds of it, for every entry. Raises FormulaError for an entry that is no formula."""
     index: dict[str, dict[str, Any]] = {}
     for name in names():
         text = read_file(FOLDER / f"{name}.yaml")

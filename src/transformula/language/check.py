@@ -102,9 +102,8 @@ def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architectur
 
 
 def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
-    """The constants of a file, each an expression of the others and of `outer`; names that are read go into `used`.
-
-    A stack's own number may be made of the file's of that name: `width: 2 * width`."""
+    """The constants of a file, each an expression of the others and of `outer`, where `width: 2 * width` finds the
+    file's; names that are read go into `used`."""
     values: dict[str, Any] = {}
     waiting: list[str] = []
 
