@@ -11,8 +11,8 @@ rows of a batch have as many positions. Nothing here depends on data, so that `t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from ..words.word import At
 from .segment_memory import put, tensors_of
 from .transformer import Transformer
 
+T = TypeVar("T")
 Named = dict[str, Tensor]
 States = list[list[Any]]
 
@@ -33,17 +34,11 @@ FIXED = "fixed."  # before the number of a value that `start` makes and each ste
 LENGTHS = "_lengths"  # behind the name of a sequence: how many of its positions are real
 
 
-class Remembered(dict[Any, Any]):
-    """What one layer makes for the others. Lengths in its keys are symbols while torch traces, and have no hash."""
+class TracedAt(At):
+    """Where a chunk stands while torch traces: lengths are symbols, which have no hash."""
 
-    def __contains__(self, key: Any) -> bool:
-        return super().__contains__(_plain(key))
-
-    def __getitem__(self, key: Any) -> Any:
-        return super().__getitem__(_plain(key))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(_plain(key), value)
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        return super().once(_plain(key), make)
 
 
 def _plain(key: Any) -> Any:
@@ -147,8 +142,7 @@ def _lengths_among(given: Named) -> Named | None:
 
 def _stand(positions: Tensor, past: int | None) -> At:
     """Where a chunk stands behind `past` positions that are kept, which is a symbol while torch traces."""
-    at = At(positions)
-    at.kept = Remembered()
+    at = TracedAt(positions)
     if past is not None:
         at.longest = past
     return at

@@ -274,8 +274,7 @@ class Transformer(FormulaModule):
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
         """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.
 
-        The trainer does it before the first step. Returns a line that says what was done; "" where the model asks for
-        nothing.
+        The trainer does it before the first step. Returns what was done, a line; "" where the model asks for nothing.
         """
         calibrate, training = hook_of(self.architecture, "calibrate"), self.training
         if calibrate is None:
@@ -339,8 +338,7 @@ def evaluating(model: M) -> M:
     `compile` runs eagerly in it, because its compiled code is of the mode of its own. What is no module is returned as
     it is.
 
-    `model.eval()` and, afterwards, `model.train()` would be seen by every other thread that uses the model: one that
-    trains would for a while train without dropout, and one that writes would write with it.
+    `model.eval()` would be seen by every other thread that uses the model: one that trains would train without dropout.
     """
     return _view(model, {}) if isinstance(model, nn.Module) else model  # type: ignore[return-value]
 

@@ -16,9 +16,8 @@ from .word import At
 
 
 def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
-    """A buffer (batch, heads, room, size) with a chunk (batch, heads, length, size) in its place; room doubles up to
-    `capacity`. What lies past a row's length is 0. Without a capacity the chunk is joined to what was kept, in a new
-    tensor, through which gradients flow."""
+    """A buffer (batch, heads, room, size) with a chunk (batch, heads, length, size) in its place, and 0 behind it; room
+    doubles up to `capacity`. Without a capacity: what was kept and the chunk joined, so that gradients flow."""
     if not capacity:
         return new if old is None else torch.cat((old, new), 2)
     batch, heads, length, size = new.shape
@@ -26,9 +25,8 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
         new = new.masked_fill(padding[:, None, :, None], 0)  # a weight of 0 times what padding may hold must be 0
     end, room = at.longest + length, 0 if old is None else old.shape[2]
     if old is None or room < end:
-        # padding of a chunk may stand past the capacity
-        # small at first: a search copies all room whenever its hypotheses change places
-        # zeros: a weight of 0 times what a fresh buffer may hold must be 0
+        # padding of a chunk may stand past the capacity; small at first: a search copies all room whenever its
+        # hypotheses change places; zeros: a weight of 0 times what a fresh buffer may hold must be 0
         grown = new.new_zeros(batch, heads, max(end, min(capacity, max(2 * room, 16))), size)
         if old is not None:
             grown[:, :, :room] = old

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from .cpu import tracing
 from .word import At, Word, split, whole, word
 
+Run = tuple[Tensor, Tensor]  # y, and the state after the last position
 CHUNK = 64  # positions that are compared pair by pair; what stands before them is in the state
 PIECE = 16  # positions whose states are made at a time where there is one for each
 MIN_LOG_DECAY = -50.0  # of the logarithm of a decay where it is summed: e^-50 is nothing, and sums keep their digits
@@ -96,7 +97,7 @@ class Scan(Word):
         given = [stream.expand(batch, length, -1) if stream.dim() == 3 else stream[None, None] for stream in streams]
         if at is not None and (padding := at.padding(length)) is not None:  # which neither decays nor adds
             given = [stream.expand(batch, length, -1).masked_fill(padding[..., None], 0) for stream in given]
-        run: Callable[..., tuple[Tensor, Tensor]] = self._channels if self.by_channels else self._heads
+        run: Callable[..., Run] = self._channels if self.by_channels else self._heads
         y, last = run(*given, first=state[self.kept] if state else None)
         if state:
             state[self.kept] = last.to(state[self.kept].dtype)
@@ -104,7 +105,7 @@ class Scan(Word):
 
     step = forward
 
-    def _channels(self, x: Tensor, decay: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _channels(self, x: Tensor, decay: Tensor, first: Tensor | None) -> Run:
         if decay.shape[-1] < x.shape[-1]:
             decay = decay.repeat_interleave(x.shape[-1] // self.heads, -1)
         h = recurrence(x, decay, first)
@@ -112,7 +113,7 @@ class Scan(Word):
 
     def _heads(
         self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None = None, first: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Run:
         """(batch, groups, heads of a group, length, size) each, q and k with one head of a group."""
         each = self.heads // self.groups
         q, k = (split(t, self.groups, 1, -1).movedim(1, 3) for t in (q, k))
@@ -217,9 +218,7 @@ def fill_places(factors: Tensor, x: Tensor, h: Tensor, before: Tensor, places: r
     return before
 
 
-def one_position(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor
-) -> tuple[Tensor, Tensor]:
+def one_position(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor) -> Run:
     """`matrix_recurrence` for one position."""
     new = k.transpose(-1, -2) @ v
     state = torch.exp(decay).transpose(-1, -2) * first + new
@@ -227,9 +226,7 @@ def one_position(
     return q @ read.to(q.dtype), state
 
 
-def position_by_position(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor
-) -> tuple[Tensor, Tensor]:
+def position_by_position(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor) -> Run:
     """`matrix_recurrence` as its equation stands."""
     from torch._higher_order_ops.scan import scan
 
@@ -246,9 +243,7 @@ def position_by_position(
     return y.movedim(0, 3), last
 
 
-def recurrence_of_vectors(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor
-) -> tuple[Tensor, Tensor]:
+def recurrence_of_vectors(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor) -> Run:
     """`matrix_recurrence` for values of one number: S is as large as a key, and is made for every position."""
     q, k, v, decay = (t.movedim(3, 1).to(decay.dtype) for t in (q, k, v, decay))
     first = first.squeeze(-1).to(decay.dtype)
@@ -299,9 +294,7 @@ class _Vectors(torch.autograd.Function):
         return (*(torch.cat(parts[::-1], 1) for parts in zip(*gradients, strict=True)), later)
 
 
-def matrix_recurrence(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor
-) -> tuple[Tensor, Tensor]:
+def matrix_recurrence(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor) -> Run:
     """(y, the last state) of S_i = diag(exp(decay_i)) S_(i-1) + k_i v_i^T, y_i = S_i^T q_i.
 
     q, k (..., length, size), v (..., length, value), decay (..., length, 1 or size), bonus (..., 1 or length, 1 or

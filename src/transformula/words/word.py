@@ -20,9 +20,8 @@ so much `/ length`. `flops` counts matrix products only.
 `transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
 formula that works (or the keys of a model file: "before: x = embed.words(tokens)").
 
-`width` is by default that of the first stream.
-
-An option that a word of the language gets later says `later=True`: a text that does not use it keeps its hash.
+`width` is by default that of the first stream. An option that a word of the language gets later says `later=True`: a
+text that does not use it keeps its hash.
 
 `initial_scale` says how large the result is, as a root mean square, while every sublayer yields zero.
     ""            functions: as `constant` and `nonzero` say. Other words: "unknown"
@@ -45,13 +44,11 @@ inputs that it reads by their names); a word over lists takes `entries` and `ent
 `inner={role: module}`; one of reach "past" takes `causal` (True by default): whether this call sees only the past.
 Parameters are made empty; `initial_values` fills them. `forward` takes the streams in order and ports by keyword.
 
-A word without weights and state may instead be a function: a static method `function(streams..., ports and options by
-keyword)`, for words of chance with `training`. `forward` is then not needed.
-
-A word that is a layer of PyTorch's may say so: a static method `layer(widths and options by keyword)` makes it, and it
-stands in the model under the word's name, with the word's record as its attribute `record`. `initial_values` is called
-with it in the place of `self`. The constructor and `forward` serve where several words share one module; a word that
-shares none needs neither.
+Two kinds of words need no `forward`. One without weights and state may be a static method `function(streams..., ports
+and options by keyword)`, for words of chance with `training`. One that is a layer of PyTorch's has a static method
+`layer(widths and options by keyword)` that makes it: it stands in the model with the word's record as its attribute
+`record`, and in the place of `self` of `initial_values`; only where words share one module a constructor and `forward`
+serve, too.
 
 Padding stands on the right of a sequence. A word whose record says `padding` takes the keyword `real`: (batch,
 positions), bool, which positions of its last stream are real, or None where all are. It is given where it matters: not
@@ -151,8 +148,8 @@ class At:
     shared    which rows stand over the same other sequence; None: each over its own
     kept      what one layer made for this chunk and the others can use: masks, tables of positions
 
-    The queries of a chunk stand at lengths, lengths + 1, ...; the query at position i sees the keys j <= i. What
-    padding writes into a state lies after every real position and is overwritten by the positions that come.
+    The query at position i sees the keys j <= i. What padding writes into a state lies after every real position and is
+    overwritten by the positions that come.
     """
 
     lengths: Tensor
@@ -208,8 +205,8 @@ class At:
 
 
 def module_of(cls: type[Word], arguments: dict[str, Any], shared: bool = False) -> nn.Module:
-    """The module of a word, made with these widths and options: the layer of PyTorch's that the word is, else one of
-    its own class, as for `shared`: a module that other words use too."""
+    """The module of a word, made with these widths and options: the layer of PyTorch's that the word is, unless other
+    words use it too (`shared`), else one of its own class."""
     layer = None if shared else getattr(cls, "layer", None)
     if layer is None:
         if cls.__init__ is nn.Module.__init__ and not (cls.record.options or cls.record.inner):
