@@ -38,7 +38,7 @@ from ..words import latent
 from ..words.latent import LatentLayout, LatentPart
 from ..words.recompute import recomputed
 from ..words.word import word_class
-from .dataflow import Key, sequence_read
+from .dataflow import Key, leaving, sequence_read
 from .files import PseudoFile
 from .pieces import in_pieces
 from .trees import assignment, attribute, definition, deletion, load, located, result, subscript
@@ -177,7 +177,7 @@ class SectionCode(FunctionCode):
         self.pieces: dict[Value, Piece] = {}  # what waits to be read, in order
         self.sites: list[Call] = []
         self.taps: defaultdict[Value, list[Value]] = defaultdict(list)
-        self.results = [through(v) for v in {**section.leaves, **section.asked}.values() if v.op != "number"]
+        self.results = [through(value) for value in leaving(section).values()]
         self.uses.update(self.results)
         self.values = self.needed([value for value in section.values if through(value) is value])
         # a register is deleted where nothing reads it

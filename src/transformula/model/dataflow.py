@@ -137,8 +137,9 @@ def key_of(value: Value, section: Section) -> Key:
     return ("result", value.stack) if value.stack else ("now", value.name)
 
 
-def leaving(section: Section) -> list[str]:
-    return [name for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"]
+def leaving(section: Section) -> dict[str, Value]:
+    """The names that a section's function returns, and their values."""
+    return {name: value for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"}
 
 
 def stack_of(architecture: Architecture, section: Section) -> Stack:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..words.word import word_class
+from .dataflow import leaving
 from .transformer import Transformer, is_compiled, take_code
 
 REMEDY = "leave loss_chunks out, and cut batches into micro_batches instead"
@@ -48,7 +49,7 @@ def set_chunks(model: nn.Module, count: int) -> int:
 def check_output(model: Transformer) -> None:
     """Raise InputError unless each position of the output is made from what entered there, and from nothing else."""
     section = model.architecture.output
-    leaves = [value for value in {**section.leaves, **section.asked}.values() if value.op != "number"]
+    leaves = [*leaving(section).values()]
     entering = [*section.reads.values(), *(value for value in section.values if value.op == "history")]
     wrong = ""
     if len(leaves) != 1:
