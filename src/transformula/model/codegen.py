@@ -353,18 +353,15 @@ class SectionCode(FunctionCode):
 def latent_layout(made_of: Latent) -> tuple[LatentLayout, list[Value]]:
     """Where the parts of keys and values stand among the channels that are kept, and the calls of their matrices."""
     widths = [source.width for source in made_of.sources]
-    matrices = [part.matrix for part in (*made_of.keys, made_of.value) if part.matrix is not None]
-    parts = [
-        LatentPart(
-            sum(widths[: part.source]),
-            widths[part.source],
-            part.size,
-            None if part.matrix is None else matrices.index(part.matrix),
-        )
-        for part in (*made_of.keys, made_of.value)
-    ]
-    key_width = max(part.first + part.width for part in parts[:-1])
-    return LatentLayout(tuple(parts[:-1]), parts[-1], made_of.heads, key_width), matrices
+    known = (*made_of.keys, made_of.value)
+    matrices = [part.matrix for part in known if part.matrix is not None]
+    numbers: dict[Value | None, int] = {matrix: matrices.index(matrix) for matrix in matrices}
+    *keys, value = (
+        LatentPart(sum(widths[: part.source]), widths[part.source], part.size, numbers.get(part.matrix))
+        for part in known
+    )
+    key_width = max(part.first + part.width for part in keys)
+    return LatentLayout(tuple(keys), value, made_of.heads, key_width), matrices
 
 
 @cache

@@ -77,19 +77,15 @@ class Decoding:
             self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
         self.batch = len(chosen)
         sequences = self._share(of_row)
-        for one in self.kept():
-            select_rows(one, rows)
+        caches = [state for states in self.states for state in states if isinstance(state, Cache)]
+        for kept in dict.fromkeys(kept for cache in caches for kept in cache.kept()):  # each once
+            select_rows(kept, rows)
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if isinstance(states[place], CrossCache):
                     states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
                 elif not isinstance(states[place], Cache):
                     states[place] = module.reorder(states[place], rows)
-
-    def kept(self) -> list[Kept]:
-        """What is kept of keys and values, each once."""
-        caches = [state for states in self.states for state in states if isinstance(state, Cache)]
-        return list(dict.fromkeys(one for cache in caches for one in cache.kept()))
 
     def _share(self, of_row: list[int]) -> Tensor | None:
         """Note which sequence each row stands over, by their numbers so far; those that are kept, in their new order,

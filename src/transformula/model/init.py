@@ -99,10 +99,19 @@ def read_rules(model: nn.Module, architecture: Architecture) -> dict[str, float 
 def matches(pattern: str, sizes: Mapping[str, torch.Size], by_channel: bool) -> list[str]:
     """The names of matrices, or of vectors (`by_channel`), that a pattern matches. Raises InputError for none."""
     fitting = [name for name, size in sizes.items() if (len(size) == 1 if by_channel else len(size) >= 2)]
-    names = fnmatch.filter(fitting, pattern)
-    if not names:
-        raise no_match_error(pattern, fitting, list(sizes), "vector" if by_channel else "matrix")
-    return names
+    names, kind = fnmatch.filter(fitting, pattern), "vector" if by_channel else "matrix"
+    if names:
+        return names
+    others = fnmatch.filter(sizes, pattern)
+    if others:
+        what = f"init: the pattern {pattern!r} matches no {kind}, only such as {others[0]}"
+        rule = "a value for each channel c is a vector's" if by_channel else "numbers are drawn for matrices"
+        raise InputError(f"{what}; {rule}")
+    parts = {part for name in fitting for part in name.split(".") if not part.isdigit()}
+    unknown_parts = [part for part in pattern.split(".") if part not in parts and not re.search(r"[*?\[]", part)]
+    near = [n for part in unknown_parts for n in nearest(part, parts, 1)]
+    what = f"init: the pattern {pattern!r} matches nothing: no {kind} of the model has such a name"
+    raise InputError(f"{what};{did_you_mean(near)} names are like {', '.join(fitting[:6])}", near=near)
 
 
 def fans(model: nn.Module, name: str) -> tuple[int, int]:
@@ -110,19 +119,6 @@ def fans(model: nn.Module, name: str) -> tuple[int, int]:
     stated: tuple[int, int] | None = getattr(model.get_submodule(name.rpartition(".")[0]), "fans", None)
     matrix = model.get_parameter(name)
     return stated or (matrix[0].numel(), matrix.shape[0])
-
-
-def no_match_error(pattern: str, fitting: list[str], names: list[str], kind: str) -> InputError:
-    others = fnmatch.filter(names, pattern)
-    if others:
-        what = f"init: the pattern {pattern!r} matches no {kind}, only such as {others[0]}"
-        rule = "numbers are drawn for matrices" if kind == "matrix" else "a value for each channel c is a vector's"
-        return InputError(f"{what}; {rule}")
-    parts = {part for name in fitting for part in name.split(".") if not part.isdigit()}
-    wrong = [part for part in pattern.split(".") if part not in parts and not re.search(r"[*?\[]", part)]
-    near = [n for part in wrong for n in nearest(part, parts, 1)]
-    what = f"init: the pattern {pattern!r} matches nothing: no {kind} of the model has such a name"
-    return InputError(f"{what};{did_you_mean(near)} names are like {', '.join(fitting[:6])}", near=near)
 
 
 def signed_value(node: Node, numbers: Mapping[str, Any]) -> float:
