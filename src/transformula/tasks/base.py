@@ -438,15 +438,15 @@ def task_again(
     if trained.lost:
         scored = data if data is not None else chosen.get("validation")
         if scored is None:
-            raise trained.held_back()
+            raise trained.missing_data()
         chosen |= {"data": None, "validation": scored}
     elif data is not None:
         chosen["validation" if "data" in chosen else "data"] = data
     elif "data" in kind.settings.model_fields and "data" not in chosen:
-        raise trained.unknown("--data FILE")
+        raise trained.unknown_data("--data FILE")
     own = {"tokenizer": str(trained.folder)} if "tokenizer" in kind.settings.model_fields else {}
     free = data is not None and "overlap" in kind.settings.model_fields and "overlap" not in given
-    same = free and trained.learned(data)
+    same = free and trained.was_trained_on(data)
     kept = {"overlap": "keep"}
     settings = kind.settings.read({**chosen, **(kept if same else {}), **given, **own})
     kind.check(trained.architecture)

@@ -294,7 +294,7 @@ Ask a language model which of some texts most probably follows a context: any de
         settings = cls.settings.read({**trained.settings_of(cls.settings), **given})
         sources = data or settings.validation
         if sources is None:
-            raise trained.unknown("--data FILE")
+            raise trained.unknown_data("--data FILE")
         check_decoder(cls.name, trained.architecture)
         choosing = Choosing(int(trained.numbers.get("context", CONTEXT_TOKENS)), load(trained.folder))
         notes = list(trained.notes)

@@ -270,7 +270,7 @@ class RowTask(Task):
         count = batch or self.sequences or 1
         self.data = RowData(self.reader, settings, numbers, inputs, count, accumulate, seed)
         self.numbers, self.seed = self.data.numbers, seed
-        self.beside: dict[str, float] | None = None
+        self.baseline_scores: dict[str, float] | None = None
         self.calibrated: dict[str, RowPredictor] = {}  # by the last evaluation; a task on a sample shares it
 
     @abstractmethod
@@ -347,11 +347,11 @@ class RowTask(Task):
         self.data.validation = self.data.validation.part(rows)
 
     def baselines(self) -> dict[str, float]:
-        if self.beside is None:
-            source = self.data.source
-            predictions = predicted_by(self.trivial, source.training, source.validation, [])
-            self.beside = {name: self.measure(each, source.validation)[0].score for name, each in predictions.items()}
-        return self.beside
+        if self.baseline_scores is None:
+            training, held_out = self.data.source.training, self.data.source.validation
+            predictions = predicted_by(self.trivial, training, held_out, [])
+            self.baseline_scores = {name: self.measure(each, held_out)[0].score for name, each in predictions.items()}
+        return self.baseline_scores
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'accuracy 81.2 on 872 validation rows: above TF-IDF (79.1) and most frequent label (50.9)'."""

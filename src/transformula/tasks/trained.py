@@ -67,7 +67,7 @@ class Trained:
         "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"
     )
 
-    def learned(self, data: Named) -> bool:
+    def was_trained_on(self, data: Named) -> bool:
         """Whether these sources are those that the run was trained on."""
         own = {absolute_names(name) for name in several(self.recorded.get("data"))}
         return {absolute_names(name) for name in several(data)} <= own
@@ -77,7 +77,7 @@ class Trained:
         is scored with a note; `stated` is what was said of such rows: "refuse" or "keep"."""
         if not overlap.rows or stated == "keep":
             return
-        if stated == "refuse" or not (overlap.rows == overlap.of or self.learned(data)):
+        if stated == "refuse" or not (overlap.rows == overlap.of or self.was_trained_on(data)):
             remedy = "scores on rows that were trained on say nothing; if that is meant: --overlap keep"
             raise DataError(f"{overlap}\n{remedy}")
         self.told.append(f"{overlap.rows:,} of the {overlap.of:,} rows are training rows: {self.seen}")
@@ -106,7 +106,7 @@ class Trained:
         recorded = kind.of_run(self.recorded) if self.recorded else {}
         return {key: value for key, value in recorded.items() if key in kind.model_fields}
 
-    def unknown(self, key: str) -> InputError:
+    def unknown_data(self, key: str) -> InputError:
         """The error for a model of which no data is known."""
         return InputError(f"{self.name}: a model's folder knows no data; say which: {key}")
 
@@ -134,10 +134,10 @@ class Trained:
             if rows is not None:
                 return rows.test, rows.training, [note for note in rows.notes if note.startswith(f"{key}: ")]
             if not self.lost:
-                raise self.unknown(f"--data ROWS{such}")
+                raise self.unknown_data(f"--data ROWS{such}")
             data = self.recorded.get(key)
             if data is None:
-                raise self.held_back()
+                raise self.missing_data()
         reading = {name: value for name, value in stated.items() if name != "overlap"}
         records = origin.read(data, settings.model_copy(update=reading), key, notes)
         if rows is None:
@@ -145,7 +145,7 @@ class Trained:
         self.check_seen(data, find_overlap(rows.training, records, "--data", origin.compared), stated.get("overlap"))
         return records, rows.training, [*notes, *self.told]
 
-    def held_back(self) -> DataError:
+    def missing_data(self) -> DataError:
         """The error where what is scored was a part of training data that is lost."""
         return DataError(
             f"{self.name}: what is scored by default is a part of its training data, {', '.join(self.lost)}, which is"
