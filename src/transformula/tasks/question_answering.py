@@ -332,7 +332,7 @@ class Questions(RowReader):
 
 
 def by_sliding_window(learned: Sequence[Record], records: Sequence[Record]) -> list[Answer]:
-    common = common_words(list({str(record["context"]) for record in learned}))
+    common = common_words(list(dict.fromkeys(str(record["context"]) for record in learned)))
     return [Answer(sliding_window(str(row["question"]), str(row["context"]), common)) for row in records]
 
 

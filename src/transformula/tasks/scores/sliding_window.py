@@ -38,7 +38,7 @@ def sliding_window(question: str, context: str, common: Collection[str] = ()) ->
     counts = Counter(words)
     weights = np.array([np.log1p(1 / counts[word]) * (word in asked) for word in words])
     sums = np.concatenate([[0.0], np.cumsum(weights)])
-    at = [np.flatnonzero([word == other for other in words]) for word in (asked - set(common)) & set(words)]
+    at = [np.flatnonzero([word == other for other in words]) for word in sorted((asked - set(common)) & set(words))]
     best, answer = -np.inf, ""
     for first, end in phrases(context, places, words, {*asked, *common}):
         size = len(asked) + end - first
