@@ -86,11 +86,11 @@ def export_of(module: Any, program: str) -> Export:
     models, title = content(program)["models"], content(program)["title"]
     known = [model_of(name, said) for name, said in models.items() if "text" in said or name in names()]
     none = f"the text equals none that {title} computes"
-    found = match_of(module, getattr(module, "origin", None), known, none)
-    said = models[found.model.name]
-    export = Export(replace(found.model, weights=said["weights"], zeros=()), found.constants, said)
+    matched = match_of(module, getattr(module, "origin", None), known, none)
+    said = models[matched.model.name]
+    export = Export(replace(matched.model, weights=said["weights"], zeros=()), matched.constants, said)
     for test, why in said.get("must", {}).items():
         if not export.value(test):
-            state = ", ".join(f"{name} is {found.constants[name]}" for name in sorted(names_of(parse(test))))
+            state = ", ".join(f"{name} is {matched.constants[name]}" for name in sorted(names_of(parse(test))))
             raise CheckpointError(f"{title} does not compute this text: {state}; {why}", brief=state)
     return export

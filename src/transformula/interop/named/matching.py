@@ -316,10 +316,10 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
     depth = architecture.numbers.get("depth", 0)
     if depth > MANY_LAYERS and architecture.text.single:  # what differs, differs in fewer layers
         fewer = check(architecture.text.override({"depth": MANY_LAYERS}), vocabulary())
-        found = match_as_it_is(fewer, among, none)
-        constants = {**found.constants, "depth": depth}
-        if evaluation_form(read_text(text_of(found.model, constants))) == evaluation_form(architecture.text):
-            return Match(found.model, constants)
+        matched = match_as_it_is(fewer, among, none)
+        constants = {**matched.constants, "depth": depth}
+        if evaluation_form(read_text(text_of(matched.model, constants))) == evaluation_form(architecture.text):
+            return Match(matched.model, constants)
     return match_as_it_is(architecture, among, none)
 
 

@@ -37,13 +37,13 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     Raises CheckpointError where it equals none, with the line that differs from the nearest.
     """
     origin = getattr(module, "origin", None)
-    found, tensors = match_of(module, origin), model_tensors(module)
-    equations = equations_of(found, tensors)
+    matched, tensors = match_of(module, origin), model_tensors(module)
+    equations = equations_of(matched, tensors)
     for name in equations.zeros:
         if tensors[name].any():
-            raise CheckpointError(f"{name} is not 0, and {found.model.name} of transformers has no such tensor")
+            raise CheckpointError(f"{name} is not 0, and {matched.model.name} of transformers has no such tensor")
     kept = None if origin is None else origin.config
-    config = config_of(found.model, found.constants, kept)
+    config = config_of(matched.model, matched.constants, kept)
     if kept is None:
         config = {**dict.fromkeys(SPECIAL), **config}
     for key, value in companion_keys(folder, len(module.architecture.stacks)).items():
@@ -57,11 +57,11 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     write_shards(folder, ((name, t.to(dtype) if t.is_floating_point() else t) for name, t in theirs))
 
 
-def equations_of(found: Match, tensors: Mapping[str, Tensor]) -> Equations:
+def equations_of(matched: Match, tensors: Mapping[str, Tensor]) -> Equations:
     """The tensors of a named model as expressions of ours. Raises CheckpointError for one of ours without a place."""
-    equations = Equations(found.model, found.constants, tensors)
+    equations = Equations(matched.model, matched.constants, tensors)
     if name := equations.unplaced():
-        what = f"{name}: the data file of {found.model.name} has no place for it"
+        what = f"{name}: the data file of {matched.model.name} has no place for it"
         raise CheckpointError(what, brief=f"no place for {name}")
     return equations
 
