@@ -131,7 +131,7 @@ def test_pages_of_a_pdf(tmp_path, monkeypatch):
         read_corpus(str(scanned))
     corpus = read_corpus([str(path), str(scanned)])
     assert corpus.left_out == 1 and f"{scanned}: none of its 2 pages has text" in corpus.notes[1]
-    monkeypatch.setattr("transformula.data.formats.pdf.MOST_PAGES", 2)
+    monkeypatch.setattr("transformula.data.formats.pdf.MAX_PAGES", 2)
     with pytest.raises(DataError, match="a.pdf: has more than 2 pages"):
         read_corpus(str(path))
     writer = pypdf.PdfWriter(clone_from=str(scanned))

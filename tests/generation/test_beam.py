@@ -14,7 +14,7 @@ from tests.generation.toy import Toy
 from transformula import gallery, words
 from transformula.errors import ConfigError, InputError
 from transformula.generation import Hypothesis, SamplingSettings, SearchSettings, generate, search
-from transformula.generation.beam import MOST_ROWS
+from transformula.generation.beam import MAX_ROWS
 from transformula.language.check import check
 from transformula.language.model_file import read_documents
 from transformula.model import Transformer, build
@@ -404,7 +404,7 @@ def test_batches_keep_to_their_budget(budget: int) -> None:
 def test_a_batch_has_a_greatest_number_of_rows() -> None:
     model = Toy()
     search(model, [[3]] * 7, SearchSettings(beam=400, max_length=1, batch_tokens=10**9), end=0)
-    assert [max(rows for rows in model.steps)] == [(MOST_ROWS // 400) * 16]
+    assert [max(rows for rows in model.steps)] == [(MAX_ROWS // 400) * 16]
 
 
 def test_learned_positions_bound_the_length() -> None:

@@ -22,10 +22,10 @@ from ..errors import ConfigError, DataError
 from .windows import Permutation, key, permuted_indices
 
 LAYOUTS = 4  # ways to put the rows into pools, with which the epochs take turns
-APART = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ
-WORTH = 0.3  # what one batch more costs, as a share of a full one's tokens, beside the padding that it saves
-FULL = 0.9  # how much of a batch each part of a cut fills at least
-POOLS = 300  # at most about so many: of much data a pool holds many batches, which mixes its rows better
+PADDING_NOISE = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ
+BATCH_COST = 0.3  # what one batch more costs, as a share of a full one's tokens, beside the padding that it saves
+MIN_FILL = 0.9  # how much of a batch each part of a cut fills at least
+MAX_POOLS = 300  # at most about so many: of much data a pool holds many batches, which mixes its rows better
 
 COUNTED = ("padded", "filled")
 LONGEST, BOTH = "longest", "all"
@@ -89,8 +89,8 @@ class Buckets:
         self.accumulate, self.seed = accumulate, seed
         alone = self._checked_cost(name)
         # What it costs to have one more batch, in padded tokens: a part of what a full batch holds of all sides.
-        self._worth = WORTH * budget * float(self.lengths.sum() / alone.sum())
-        self._least = max(FULL, float(alone.sum()) / budget / POOLS)
+        self._worth = BATCH_COST * budget * float(self.lengths.sum() / alone.sum())
+        self._least = max(MIN_FILL, float(alone.sum()) / budget / MAX_POOLS)
         self.layouts = [self._layout(np.random.default_rng(key(seed, 3, number))) for number in range(LAYOUTS)]
         self._counts = [int(layout.batches[-1]) for layout in self.layouts]
         self._begins = np.cumsum([0, *self._counts])
@@ -150,7 +150,8 @@ class Buckets:
             left = np.arange(1, len(rows))
             right = left[::-1]
             most_left, most_right = self.budget // self._cost(below), self.budget // self._cost(above)
-            padded = (left * below.sum(axis=1) + right * above.sum(axis=1)) * (1 + APART * random.random(len(left)))
+            noise = 1 + PADDING_NOISE * random.random(len(left))
+            padded = (left * below.sum(axis=1) + right * above.sum(axis=1)) * noise
             score = padded + self._worth * (-(-left // most_left) - (-right // most_right))
             score[(left < self._least * most_left) | (right < self._least * most_right)] = np.inf
             if len(score) and score.min() < least:

@@ -14,12 +14,12 @@ from ..errors import ConfigError, DataError, setting
 from .column_names import names_columns
 from .lines import BadLine, BadRows, excerpt, lines_of
 
-LONGEST = 2**31 - 1  # characters of a field, at most
-LOOKED_AT = 20  # rows by which the columns' separator is found
+MAX_FIELD_CHARACTERS = 2**31 - 1
+SAMPLED_ROWS = 20  # rows by which the columns' separator is found
 BLANKS, FIRST_BLANK = "blanks", "first-blank"
 NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-PARTED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
-FOUND = ("\t", ";", "|", " | ", " ||| ", ",")  # what is looked for
+SIGN_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+CANDIDATE_SIGNS = ("\t", ";", "|", " | ", " ||| ", ",")  # what is looked for
 
 
 def delimiter_of(name: str | None) -> str | None:
@@ -48,7 +48,7 @@ class Dialect:
 
     def __str__(self) -> str:
         named = self.delimiter in (BLANKS, FIRST_BLANK)
-        by = self.delimiter if named else PARTED.get(self.delimiter, repr(self.delimiter))
+        by = self.delimiter if named else SIGN_NAMES.get(self.delimiter, repr(self.delimiter))
         quotes = "" if self.quoted or named else ", quotes are text"
         return f"columns are parted by {by.replace('first-', 'the first ')}{quotes}"
 
@@ -84,7 +84,7 @@ def fields_of(
         # The reader would end a row at a lone \r; no line holds a zero, which stands for it meanwhile.
         raw = map(line_or_error, itertools.chain([text], (more for _, more in lines)))
         rest = (each.replace("\r", "\0") + "\n" for each in raw)
-        before = csv.field_size_limit(LONGEST)
+        before = csv.field_size_limit(MAX_FIELD_CHARACTERS)
         try:
             row = next(csv.reader(rest, delimiter=dialect.delimiter, strict=True))
         except csv.Error as error:
@@ -113,12 +113,13 @@ def dialect_of(
         widths = [len(row) for row in first_rows(path, own, encoding) or [[]]]
         if len(set(widths)) == 1 and widths[0] > 1:
             return own
-    found = [each for sign in FOUND if (each := fitting_dialect(path, sign, own, quoted, encoding)) is not None]
-    if len(found) == 1:
-        return found[0]
+    candidates = (fitting_dialect(path, sign, own, quoted, encoding) for sign in CANDIDATE_SIGNS)
+    dialects = [dialect for dialect in candidates if dialect is not None]
+    if len(dialects) == 1:
+        return dialects[0]
     if own is not None:
         return own
-    first = [text for _, text in itertools.islice(lines_of(path, encoding), LOOKED_AT)]
+    first = [text for _, text in itertools.islice(lines_of(path, encoding), SAMPLED_ROWS)]
     known = ", ".join([*NAMES, BLANKS, FIRST_BLANK])
     raise DataError(
         f"its ending {path.suffix} is no format with columns, and no tab, semicolon, pipe or comma parts all of its"
@@ -156,6 +157,6 @@ def fitting_dialect(
 def first_rows(path: Path, dialect: Dialect, encoding: str | None) -> Sequence[list[str]] | None:
     """The fields of the first rows; None where they cannot be read in this dialect, or there are none."""
     try:
-        return [row for _, _, row in itertools.islice(fields_of(path, dialect, encoding), LOOKED_AT)] or None
+        return [row for _, _, row in itertools.islice(fields_of(path, dialect, encoding), SAMPLED_ROWS)] or None
     except DataError:
         return None

@@ -39,7 +39,7 @@ NAME = re.compile(
     r"(?::(?P<config>[^:\[\]]+)(?::(?P<split>[^:\[\]]+)(?:\[:(?P<first>\d+)\])?)?)?"
 )
 AGAIN = (408, 429, 500, 502, 503, 504)  # statuses of a server that may soon do better
-LONGEST = 60.0  # seconds that a wait takes at most
+MAX_WAIT_SECONDS = 60.0
 RETRIES, WAIT = 6, 1.0  # while data are read
 REACH_RETRIES, REACH_WAIT, REACH_SECONDS = 2, 3.0, 30.0  # before the hub has answered once
 
@@ -108,7 +108,7 @@ class Patience:
         if not is_passing(error):
             raise explanation(error, self.what, where) from None
         said = f"{self.what}: {where}: {error_in_short(error)}"
-        pause, now = min(LONGEST, self.first_wait * 2**self.met), time.monotonic()
+        pause, now = min(MAX_WAIT_SECONDS, self.first_wait * 2**self.met), time.monotonic()
         if self.met >= self.retries or (now - self.began) + pause + (now - self.tried) > self.seconds:
             times = f"{self.met + 1} times" if self.met else "once"
             raise RunError(

@@ -21,7 +21,7 @@ LAYOUTS = (("role", "content"), ("from", "value"), ("speaker", "text"), ("speake
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant", "chatbot": "assistant"}
 ROLES |= {"function": "tool", "observation": "tool"}  # what a call gave, by its earlier names
 SIGNS = frozenset(" _-.,'()&/+#@")  # which a role may hold beside letters and digits: with none of them a turn begins
-LONGEST = 64  # characters of a role
+MAX_ROLE_CHARACTERS = 64
 EXPECTED = """expected {"role": "user", "content": "..."}, {"from": "human", "value": "..."} or ["USER", "..."]"""
 
 TOOLS = "tools"  # the role of the message that says which tools may be called
@@ -69,10 +69,11 @@ def _message(value: Any, place: str) -> Message:
 
 def _role(given: str, place: str) -> str:
     role = given.strip().lower()
-    if not 0 < len(role) <= LONGEST or not all(sign in SIGNS or category(sign)[0] in "LMN" for sign in role):
+    plain = all(sign in SIGNS or category(sign)[0] in "LMN" for sign in role)
+    if not plain or not 0 < len(role) <= MAX_ROLE_CHARACTERS:
         raise DataError(
-            f"{place}: the role is {excerpt(given)}; expected one line of letters and digits, at most {LONGEST}, such"
-            " as user: another role could be read as a turn of its own"
+            f"{place}: the role is {excerpt(given)}; expected one line of letters and digits, at most"
+            f" {MAX_ROLE_CHARACTERS}, such as user: another role could be read as a turn of its own"
         )
     return ROLES.get(role, role)
 

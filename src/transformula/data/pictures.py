@@ -25,7 +25,7 @@ from .lines import check_regular, lines_of, near_files, open_binary, read_checke
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 NAMING = ("file_name", "image", "file", "filename", "path")  # columns that name a picture; the first that is there
 PICTURES = frozenset(["png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "pgm", "ppm"])  # extensions
-MOST_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
+MAX_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class PictureFile:
             if isinstance(file, Path) and file.exists():
                 check_regular(file)
             with Image.open(file if isinstance(file, Path) else io.BytesIO(file)) as image:
-                if math.prod(image.size) > MOST_PIXELS:
+                if math.prod(image.size) > MAX_PIXELS:
                     size = " x ".join(map(str, image.size))
-                    raise DataError(f"{where}: is of {size} pixels; at most {MOST_PIXELS:,} are read: make it smaller")
+                    raise DataError(f"{where}: is of {size} pixels; at most {MAX_PIXELS:,} are read: make it smaller")
                 return pixels(image, self.channels)
         except DataError:
             raise
@@ -170,8 +170,8 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
             raise refusal(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)")
         rows, *shape = struct.unpack(f">{count}I", raw)
         size = math.prod(shape)
-        if not 1 <= size <= MOST_PIXELS:
-            message = f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MOST_PIXELS:,}"
+        if not 1 <= size <= MAX_PIXELS:
+            message = f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MAX_PIXELS:,}"
             raise refusal(f"{message}: it is damaged; copy it again")
         for number in range(1, rows + 1):
             content = taken(size, number)

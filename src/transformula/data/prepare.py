@@ -45,7 +45,7 @@ def prepare(
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
     with working("reading the data"):
-        corpus, split = read_split(settings)
+        corpus, split = read_sides(settings)
     room = None if vocab is None else vocab - (extra or 0)
     if room is not None and room < 1:
         raise ConfigError(f"vocab: the model says {vocab}, and {extra} ids are needed beside those of the text")
@@ -78,7 +78,7 @@ def prepare(
     return TokenData(corpus, split, tokenizer, chosen, stores[0], stores[1], extra or 0)
 
 
-def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
+def read_sides(settings: TextSettings) -> tuple[Corpus, Split]:
     """The texts that the settings name, and their two sides. Without `data` there is nothing to train on."""
     corpus, validation = (
         None if sources is None else read_corpus(sources, settings.column, **settings.reading)

@@ -219,8 +219,8 @@ def read_split(
     return SplitRows(source_names(data), training, validation, held.get("test", validation), tuple(notes))
 
 
-SHOWN = 10  # rows of an overlap that are listed
-DESCRIBED = 100_000  # held-out rows that can be listed: those after are not kept in short
+LISTED_ROWS = 10  # rows of an overlap that are listed
+MAX_DESCRIBED_ROWS = 100_000  # held-out rows that can be listed: those after are not kept in short
 OVERLAP = ("refuse", "drop", "keep")
 
 
@@ -255,7 +255,7 @@ def find_overlap(
     fields: list[str] = []
     for record in held:
         fields = fields or sorted(compared or record)
-        short = short_row(record) if len(rows) < DESCRIBED else ""
+        short = short_row(record) if len(rows) < MAX_DESCRIBED_ROWS else ""
         rows.append((row_digest(record, compared), record.place, short))
     known = {digest for digest, _, _ in rows}
     places: dict[bytes, str] = {}
@@ -269,7 +269,7 @@ def find_overlap(
         if digest in known:
             places.setdefault(digest, record.place)
     both = [(place, places[digest], short) for digest, place, short in rows if digest in places]
-    return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(places), tuple(compared or ()))
+    return Overlap(name, len(both), len(rows), tuple(both[:LISTED_ROWS]), frozenset(places), tuple(compared or ()))
 
 
 def remove_overlap(

@@ -22,15 +22,15 @@ from .preview import working
 from .splits import Split
 
 BYTES_PER_TOKEN = 400  # rarer tokens would hardly be learned
-LEAST, MOST = 512, 2048
-LARGE, MOST_OF_LARGE = 10_000_000, 8000  # from so many bytes on a vocabulary has so many tokens
+MIN_VOCAB, MAX_VOCAB = 512, 2048
+LARGE_BYTES, LARGE_VOCAB = 10_000_000, 8000  # from so many bytes on a vocabulary has so many tokens
 FEW_CHARACTERS = 128
-SMALL_TEXT = 2_000_000
+SMALL_CHARACTERS = 2_000_000
 
 
 def default_vocab(size: int) -> int:
     """How many tokens are learned by default from so many bytes of text."""
-    return MOST_OF_LARGE if size >= LARGE else min(MOST, max(LEAST, size // BYTES_PER_TOKEN))
+    return LARGE_VOCAB if size >= LARGE_BYTES else min(MAX_VOCAB, max(MIN_VOCAB, size // BYTES_PER_TOKEN))
 
 
 def folder_named(name: str) -> Path | None:
@@ -92,7 +92,7 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
         return load(folder), f"loaded from {name}"
     texts, why = split.training + split.validation, "as asked"
     if name == "auto":
-        small = not split.whole and texts.characters <= SMALL_TEXT
+        small = not split.whole and texts.characters <= SMALL_CHARACTERS
         distinct = len(distinct_characters(texts.pieces())) if small else FEW_CHARACTERS + 1
         if distinct <= FEW_CHARACTERS and vocab in (None, distinct, distinct + ends):
             name, why = "characters", f"auto: a single text of {distinct} distinct characters"
@@ -102,7 +102,7 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
             name, why = "bpe", "auto: " + ("many documents" if split.whole else "many characters, or much text")
     if vocab is None and tokenizers.get(name).sized:
         size = default_vocab(split.training.size)
-        why += f"; {size:,} asked for" + (", as the text is small" if size < MOST else "")
+        why += f"; {size:,} asked for" + (", as the text is small" if size < MAX_VOCAB else "")
     ends = ends or (split.whole and len(texts) > 1)
     return trained_tokenizer(name, split.training, vocab, split.validation, ends), why
 

@@ -30,7 +30,7 @@ from .candidates import best_continuations, log_probabilities, repeated_ngrams, 
 from .decoding import USUAL_LENGTH, Decoder, device_of, logits_of, not_finite, pad_ids
 from .settings import SearchSettings
 
-MOST_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
+MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
 
 class Hypothesis(NamedTuple):
@@ -199,7 +199,7 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
     batch: list[Sentence] = []
     for sentence in sorted(sentences, key=lambda s: (-s.size, -len(s.prompt), s.number)):
         rows = (len(batch) + 1) * settings.beam
-        if batch and (rows * batch[0].size > settings.batch_tokens or rows > MOST_ROWS):
+        if batch and (rows * batch[0].size > settings.batch_tokens or rows > MAX_ROWS):
             yield batch
             batch = []
         batch.append(sentence)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-MOST, KEPT = 64, 16  # ids that are decoded at a time, and how many stay when older ones are given up
+MAX_IDS, KEPT_IDS = 64, 16  # ids that are decoded at a time, and how many stay when older ones are given up
 CLEANED = 8  # characters at the end that cleaning may still change: its longest pattern has 4, and 4 before it
 
 
@@ -32,7 +32,7 @@ class WindowStream:
     ) -> None:
         self._decode, self._is_text, self._is_byte, self._cleaned = decode, is_text, is_byte, cleaned
         texts = [i for i in before if is_text(i)]
-        first = max(0, len(texts) - KEPT)
+        first = max(0, len(texts) - KEPT_IDS)
         while first and is_byte(texts[first]):  # no character is cut
             first -= 1
         self._before = texts[first:]
@@ -51,7 +51,7 @@ class WindowStream:
         text = self._decode(self._ids[: len(self._ids) - run])
         piece = text[self._shown : self._certain(text)]
         self._shown += len(piece)
-        if not run and len(self._ids) > MOST:
+        if not run and len(self._ids) > MAX_IDS:
             self._forget(text)
         return piece
 
@@ -70,6 +70,6 @@ class WindowStream:
     def _forget(self, text: str) -> None:
         """Give up ids whose text was given out, if the text of the others then ends as it did."""
         left = len(text) - self._shown
-        fewer = self._decode(self._ids[-KEPT:])
+        fewer = self._decode(self._ids[-KEPT_IDS:])
         if len(fewer) > left + CLEANED and text.endswith(fewer[-left - CLEANED :]):
-            self._ids, self._shown = self._ids[-KEPT:], len(fewer) - left
+            self._ids, self._shown = self._ids[-KEPT_IDS:], len(fewer) - left

@@ -28,10 +28,10 @@ from .base import END, tokenizers
 from .byte_level import ByteLevel, alphabet, backend_of, sample, size_of
 
 NEVER = -1e6  # the logarithm of the probability of the end of a document within a text
-LONGEST = 16  # bytes of a token, at most
+MAX_TOKEN_BYTES = 16
 WORDS = 100_000  # different words, the most frequent, whose runs of bytes training begins with
 SEEDS = 500_000  # runs of bytes that training begins with, at most
-LONGEST_WORD = 1 << 30  # no word is too long to be learned from
+MAX_WORD_BYTES = 1 << 30  # no word is too long to be learned from
 
 
 @tokenizers.register("unigram", needs=["sentencepiece"])
@@ -69,7 +69,7 @@ def _seeds(words: Counter[str]) -> list[tuple[str, int]]:
     counted: Counter[str] = Counter()
     for word, count in sorted(words.items(), key=lambda one: (-one[1], one[0]))[:WORDS]:
         for start in range(len(word) - 1):
-            for end in range(start + 2, min(start + LONGEST, len(word)) + 1):
+            for end in range(start + 2, min(start + MAX_TOKEN_BYTES, len(word)) + 1):
                 counted[word[start:end]] += count
     covered = ((run, count * len(run)) for run, count in counted.items() if count > 1)
     return sorted(covered, key=lambda one: (-one[1], one[0]))[:SEEDS]
@@ -91,8 +91,8 @@ def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
             model_type="unigram",
             vocab_size=size + 1,  # its own sign for the unknown, which is left out here, is one of them
             hard_vocab_limit=False,
-            max_sentencepiece_length=LONGEST,
-            max_sentence_length=LONGEST_WORD,
+            max_sentencepiece_length=MAX_TOKEN_BYTES,
+            max_sentence_length=MAX_WORD_BYTES,
             unk_id=0,
             bos_id=-1,
             eos_id=-1,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformula.data.records import read_records
-from transformula.data.sets.digits import DOTS, MOST, NAMES, draw_row
+from transformula.data.sets.digits import DOTS, MAX_DIGITS, NAMES, draw_row
 from transformula.errors import DataError
 
 
@@ -16,7 +16,7 @@ def test_rows_are_pictures_and_words() -> None:
     for number, row in enumerate(rows):
         assert isinstance(row["source"], torch.Tensor) and row["source"].shape == (1, 16, 48)
         digits, picture = draw_row(number)
-        assert str(row["target"]) == " ".join(NAMES[d] for d in digits) and 1 <= len(digits) <= MOST
+        assert str(row["target"]) == " ".join(NAMES[d] for d in digits) and 1 <= len(digits) <= MAX_DIGITS
         assert torch.equal(row["source"], torch.from_numpy(picture)) and row.place == f"digits:{number + 1}"
 
 

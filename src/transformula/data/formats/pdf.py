@@ -12,8 +12,8 @@ from ..format import Options, Row, formats
 from ..lines import RATIO, open_binary
 from ..zipped import damaged_file
 
-MOST_PAGES = 20_000
-MOST_TEXT = 20 * 2**20  # characters up to which a file of any size may hold text
+MAX_PAGES = 20_000
+MAX_CHARACTERS = 20 * 2**20  # characters up to which a file of any size may hold text
 
 
 @formats.register("pdf", columns=False, needs=["pypdf"])
@@ -28,12 +28,12 @@ def read_pdf(path: Path, options: Options) -> Iterator[Row]:
             reader = pdf.PdfReader(file)
             if reader.is_encrypted and not reader.decrypt(""):
                 raise DataError("has a password; save it without one", path=path)
-            most = max(MOST_TEXT, RATIO * path.stat().st_size)
+            most = max(MAX_CHARACTERS, RATIO * path.stat().st_size)
             for page in reader.pages:
                 pages.append(page.extract_text().encode("utf-8", "replace").decode("utf-8").strip())
                 most -= len(pages[-1])
-                if most < 0 or len(pages) > MOST_PAGES:
-                    limits = f"{MOST_PAGES:,} pages, or text of {RATIO} times its size"
+                if most < 0 or len(pages) > MAX_PAGES:
+                    limits = f"{MAX_PAGES:,} pages, or text of {RATIO} times its size"
                     raise DataError(f"has more than {limits}; split it, or save it as .txt", path=path)
         except DataError:
             raise

@@ -15,7 +15,7 @@ from ..format import Options, Row, formats
 from ..zipped import damaged_file, open_zip
 from .table import table
 
-MOST_COLUMNS, MOST_ROWS = 4096, 2**20  # of a sheet; a row is held as wide as its last cell says
+MAX_COLUMNS, MAX_ROWS = 4096, 2**20  # of a sheet; a row is held as wide as its last cell says
 
 
 @formats.register("xlsx", takes=("header", "ragged"), needs=["openpyxl"])
@@ -55,8 +55,8 @@ def rows_of(sheet: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
     number = 0
     try:
         for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-            if len(cells) > MOST_COLUMNS or number > MOST_ROWS:
-                limits = f"{MOST_COLUMNS:,} columns or {MOST_ROWS:,} rows"
+            if len(cells) > MAX_COLUMNS or number > MAX_ROWS:
+                limits = f"{MAX_COLUMNS:,} columns or {MAX_ROWS:,} rows"
                 raise DataError(f"has more than {limits}; save what is meant as .csv", path=path, line=number)
             texts = [text_of(cell) for cell in cells]
             while texts and not texts[-1]:

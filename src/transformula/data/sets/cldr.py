@@ -100,9 +100,9 @@ def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -
 FIRST = datetime(1950, 1, 1)
 DAYS = (datetime(2050, 1, 1) - FIRST).days
 STEPS = 24 * 12  # times of a day, five minutes apart
-LONGEST = 27  # days that an interval lasts, at most, counted from its first day
+MAX_INTERVAL_DAYS = 27  # days that an interval lasts, at most, counted from its first day
 FIRST_YEAR, YEARS = 1500, 1000
-MOST = 400  # how many of a span are gone or to come, at most
+MAX_SPANS = 400  # how many of a span are gone or to come, at most
 SPANS = {  # seconds, as babel counts them
     "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000
 }  # fmt: skip
@@ -128,8 +128,8 @@ def dates_and_times() -> list[Things]:
         return pattern.replace("{0}", time).replace("{1}", str(dates.format_date(when, length, locale)))
 
     def interval(skeleton: str, number: int, locale: Locale) -> str:
-        start = FIRST + timedelta(number // LONGEST)
-        end = start + timedelta(1 + number % LONGEST)
+        start = FIRST + timedelta(number // MAX_INTERVAL_DAYS)
+        end = start + timedelta(1 + number % MAX_INTERVAL_DAYS)
         return str(dates.format_interval(start, end, skeleton, locale=locale))
 
     def month(number: int, locale: Locale) -> str:
@@ -147,9 +147,9 @@ def dates_and_times() -> list[Things]:
     return [
         Things("days", DAYS, tuple(partial(day, length) for length in ("full", "long", "medium", "short"))),
         Things("moments", DAYS * STEPS, (partial(moment, "full"), partial(moment, "short"))),
-        Things("intervals", DAYS * LONGEST, (partial(interval, "yMMMd"), partial(interval, "yMd"))),
+        Things("intervals", DAYS * MAX_INTERVAL_DAYS, (partial(interval, "yMMMd"), partial(interval, "yMd"))),
         Things("months", YEARS * 12, (month,)),
-        Things("spans", len(SPANS) * 2 * MOST, (span,)),
+        Things("spans", len(SPANS) * 2 * MAX_SPANS, (span,)),
     ]
 
 

@@ -15,7 +15,7 @@ from ...errors import DataError
 from ..built_in import Rows, built_in
 
 ROWS = 20_000
-HEIGHT, WIDTH, MOST = 16, 48, 4
+HEIGHT, WIDTH, MAX_DIGITS = 16, 48, 4
 NAMES = "zero one two three four five six seven eight nine".split()  # the words of the digits, in order
 
 GLYPHS = (
@@ -47,10 +47,10 @@ def read_digits(variant: str) -> Rows:
 def draw_row(number: int) -> tuple[list[int], np.ndarray]:
     """The digits of a row, and their picture (1, height, width)."""
     random = np.random.default_rng([number, 7])
-    digits = [int(digit) for digit in random.integers(10, size=random.integers(1, MOST + 1))]
+    digits = [int(digit) for digit in random.integers(10, size=random.integers(1, MAX_DIGITS + 1))]
     ink = np.zeros((HEIGHT, WIDTH), dtype=np.float32)
-    cell = WIDTH // MOST
-    first = int(random.integers(0, (MOST - len(digits)) * cell + 1))
+    cell = WIDTH // MAX_DIGITS
+    first = int(random.integers(0, (MAX_DIGITS - len(digits)) * cell + 1))
     for place, digit in enumerate(digits):
         glyph = np.kron(DOTS[digit], np.ones((int(random.integers(1, 3)), int(random.integers(1, 3))), np.float32))
         top = int(random.integers(0, HEIGHT - glyph.shape[0] + 1))

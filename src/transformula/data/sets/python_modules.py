@@ -11,10 +11,10 @@ from pathlib import Path
 from ..built_in import Rows, built_in
 from .python_library import Function, from_library, library_files, module_of, text_of, tree_of, whole_characters
 
-FEWEST_WORDS = 5  # of a docstring
-FEWEST = 60  # docstrings of a module
-SHORT, SAME = f"docstrings of fewer than {FEWEST_WORDS} words", "docstrings that equal one before"
-RARE = f"docstrings of modules that have fewer than {FEWEST}"
+MIN_WORDS = 5  # of a docstring
+MIN_DOCSTRINGS = 60  # docstrings of a module
+SHORT, SAME = f"docstrings of fewer than {MIN_WORDS} words", "docstrings that equal one before"
+RARE = f"docstrings of modules that have fewer than {MIN_DOCSTRINGS}"
 
 
 @built_in("python-modules", ("text", "label"), grouped=True)
@@ -31,12 +31,12 @@ def labeled_docstrings(files: list[Path]) -> Rows:
         module = module_of(path)
         for line, owner, text in docstrings_of(text_of(path)):
             words = " ".join(text.split())
-            if len(words.split()) < FEWEST_WORDS or words in texts:
+            if len(words.split()) < MIN_WORDS or words in texts:
                 left_out[SAME if words in texts else SHORT] += 1
             else:
                 texts[words] = f"{module}.{owner}:{line}", module.partition(".")[0]
     counts = Counter(label for _, label in texts.values())
-    labels = sorted(label for label, count in counts.items() if count >= FEWEST)
+    labels = sorted(label for label, count in counts.items() if count >= MIN_DOCSTRINGS)
     names = re.compile(rf"\b(?:{'|'.join(map(re.escape, labels))})\b", re.IGNORECASE)
     rows = [
         (place, " ".join(names.sub("", text).split()), label)

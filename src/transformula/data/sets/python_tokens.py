@@ -12,10 +12,11 @@ from pathlib import Path
 from ..built_in import Rows, built_in
 from .python_library import from_library, library_files, module_of, text_of, whole_characters
 
-FEWEST, MOST = 4, 64  # tokens of a statement
+MIN_TOKENS, MAX_TOKENS = 4, 64  # tokens of a statement
 SHARE = 4  # one statement in so many is a row: enough to learn from, and read in seconds
 LAYOUT = {tokenize.ENCODING, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-LENGTH, SAME = f"statements of fewer than {FEWEST} or more than {MOST} tokens", "statements that equal one before"
+LENGTH = f"statements of fewer than {MIN_TOKENS} or more than {MAX_TOKENS} tokens"
+SAME = "statements that equal one before"
 UNDRAWN = f"statements that are not among the drawn, one in {SHARE}"
 
 
@@ -33,7 +34,7 @@ def drawn_statements(files: list[Path]) -> Rows:
     for path in files:
         for line, tokens, tags in statements(text_of(path)):
             digest = hashlib.sha256("\n".join(tokens).encode()).digest()
-            if not FEWEST <= len(tokens) <= MOST:
+            if not MIN_TOKENS <= len(tokens) <= MAX_TOKENS:
                 left_out[LENGTH] += 1
             elif digest in seen:
                 left_out[SAME] += 1
