@@ -14,7 +14,7 @@ from transformula.data.settings import DataSettings
 from transformula.data.sources import absolute_names, missing_sources, need_sources
 from transformula.data.stream.batches import StreamedWindows
 from transformula.data.stream.documents import short_digest
-from transformula.data.stream.hub import HubShards
+from transformula.data.stream.shards import HubShards
 from transformula.data.stream.streamed import read_stream, weighted_source
 from transformula.data.token_data import TokenData
 from transformula.errors import ConfigError, DataError

@@ -27,8 +27,7 @@ from ..tokenizing import choose_tokenizer, is_trained, no_room
 from ..tokens import Tokens, token_store
 from .batches import StreamedWindows
 from .documents import StreamText, hold_out, sample_of_text, short_digest
-from .hub import HubShards
-from .shards import FileShards, ShardSource
+from .shards import FileShards, HubShards, ShardSource
 
 
 @dataclass(frozen=True, kw_only=True)
