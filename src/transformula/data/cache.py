@@ -139,12 +139,12 @@ def _guarded(place: Path) -> Iterator[None]:
         raise DataError(message, path=place) from None
 
 
-def _move(made: Path, place: Path) -> None:
+def _move(fresh: Path, place: Path) -> None:
     """Put a whole entry into its place. If another process was faster, its entry, of the same content, stays; what else
     is there, a crash, a hand or a disk left. At every moment an entry is there or not, never in part."""
     for attempt in range(10):
         try:
-            made.rename(place)
+            fresh.rename(place)
             return
         except OSError:
             if is_whole(place):

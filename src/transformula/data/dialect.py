@@ -27,11 +27,11 @@ def delimiter_of(name: str | None) -> str | None:
     no columns."""
     if name is None:
         return None
-    found = NAMES.get(name, name.replace("\\t", "\t"))
-    if not found or set(found) & set('"\r\n\0'):
+    sign = NAMES.get(name, name.replace("\\t", "\t"))
+    if not sign or set(sign) & set('"\r\n\0'):
         expected = ", ".join([*NAMES, BLANKS, FIRST_BLANK])
         raise ConfigError(f"delimiter: {name!r} parts no columns; expected {expected}, or a text such as ' | '")
-    return found
+    return sign
 
 
 @dataclass(frozen=True)

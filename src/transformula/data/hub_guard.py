@@ -64,9 +64,9 @@ def guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
         return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
 
     def client() -> Any:
-        made, pages = factory(), dict[str, int]()
-        hooks = made.event_hooks
-        made.event_hooks = {
+        session, pages = factory(), dict[str, int]()
+        hooks = session.event_hooks
+        session.event_hooks = {
             **hooks,
             "request": [*hooks.get("request", ()), lambda request: limit_silence(request, silence())],
             "response": [
@@ -75,7 +75,7 @@ def guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
                 lambda response: count_pages(response, pages),
             ],
         }
-        return made
+        return session
 
     client.guarded = True  # type: ignore[attr-defined]
     return client

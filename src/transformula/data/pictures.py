@@ -154,18 +154,18 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
     """(number, value) of an IDX file: numbers of one dimension as text, pictures of two or, with channels, three.
     Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes."""
 
-    def taken(count: int, line: int) -> bytes:
+    def take(count: int, line: int) -> bytes:
         return read_checked(lambda: file.read(count), path, line)
 
     def refusal(message: str, line: int | None = None) -> DataError:
         return DataError(message, path=path, line=line)
 
     with open_binary(path) as file:
-        head = taken(4, 1)
+        head = take(4, 1)
         if len(head) < 4 or head[2] != 8:
             raise refusal("is IDX of another type than unsigned bytes (8); pictures and labels are of that")
         count = head[3]
-        raw = taken(4 * count, 1)
+        raw = take(4 * count, 1)
         if count not in (1, 3, 4) or len(raw) < 4 * count:
             raise refusal(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)")
         rows, *shape = struct.unpack(f">{count}I", raw)
@@ -174,7 +174,7 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
             message = f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MAX_PIXELS:,}"
             raise refusal(f"{message}: it is damaged; copy it again")
         for number in range(1, rows + 1):
-            content = taken(size, number)
+            content = take(size, number)
             if len(content) < size:
                 raise refusal(f"ends here; its head says {rows:,} rows; copy it again", number)
             if not shape:
@@ -184,5 +184,5 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
             if channels is not None and len(image) not in (1, channels):
                 raise refusal(f"has {len(image)} channels; asked for {channels}", number)
             yield number, image.repeat(channels, 1, 1) if channels is not None and len(image) != channels else image
-        if taken(1, rows):
+        if take(1, rows):
             raise refusal(f"goes on after the {rows:,} rows that its head says; copy it again", rows)

@@ -115,9 +115,9 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
         if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
             captions, image = captions_of(path)
             return [file_origin(captions, file_format, texts, image)]
-    found = [file_origin(file, file_format, texts) for file in files_of(source)]
+    of_files = [file_origin(file, file_format, texts) for file in files_of(source)]
     left_out = endings_left_out(source)
-    return [replace(found[0], said=(left_out,)), *found[1:]] if left_out else found
+    return [replace(of_files[0], said=(left_out,)), *of_files[1:]] if left_out else of_files
 
 
 def file_origin(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:

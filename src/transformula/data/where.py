@@ -86,15 +86,15 @@ class Where:
         """Raises ConfigError that shows the place."""
         conditions, at = [], 0
         while True:
-            found = CONDITION.match(text, at)
-            if found is None:
+            match = CONDITION.match(text, at)
+            if match is None:
                 raise ConfigError(f"where: nothing is understood from {text[at:].strip()!r} on; {EXAMPLE}")
-            if found["operator"] not in OPERATORS:
+            if match["operator"] not in OPERATORS:
                 raise ConfigError(
-                    f"where: {found['operator']!r} is no operator; expected one of: {' '.join(OPERATORS)}"
+                    f"where: {match['operator']!r} is no operator; expected one of: {' '.join(OPERATORS)}"
                 )
-            conditions.append(Condition(found["column"], found["operator"], _value(found)))
-            at = found.end()
+            conditions.append(Condition(match["column"], match["operator"], _value(match)))
+            at = match.end()
             if not text[at:].strip():
                 return cls(text, tuple(conditions))
             if (joined := AND.match(text, at)) is None:
@@ -111,10 +111,10 @@ class Where:
         return all(condition.holds(row, place) for condition in self.conditions)
 
 
-def _value(found: re.Match[str]) -> str | int | float | bool:
-    bare = found["bare"]
+def _value(match: re.Match[str]) -> str | int | float | bool:
+    bare = match["bare"]
     if bare is None:
-        return found["single"] if found["double"] is None else found["double"]
+        return match["single"] if match["double"] is None else match["double"]
     if bare in ("true", "false"):
         return bare == "true"
     return number_of(bare) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", bare) else bare

@@ -89,8 +89,8 @@ class ChatTemplate:
         return {"said": said, "refused": False}
 
     def _start(self) -> subprocess.Popen[bytes]:
-        found = (find_spec(name) for name in ("jinja2", "markupsafe"))
-        places = [str(Path(spec.origin).parents[1]) for spec in found if spec is not None and spec.origin]
+        specs = (find_spec(name) for name in ("jinja2", "markupsafe"))
+        places = [str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin]
         first = {"paths": places, "template": self.text, "seconds": SECONDS, "bytes": BYTES, "characters": CHARACTERS}
         program = str(Path(__file__).with_name("chat_worker.py"))
         environment = {key: os.environ[key] for key in ("TZ", "LD_LIBRARY_PATH") if key in os.environ}

@@ -195,17 +195,17 @@ def from_library(name: str, variant: str, make: Callable[[], Rows]) -> Rows:
         collecting = gc.isenabled()
         gc.disable()  # it would walk through the millions of objects of syntax trees again and again
         try:
-            made = make()
+            content = make()
         finally:
             if collecting:
                 gc.enable()
-        rows = list(made.rows)
+        rows = list(content.rows)
         if not rows:
             raise DataError(
                 f"{name}: this Python carries no standard library as files; name data of your own instead", path=library
             )
-        content = {"rows": rows, "left_out": dict(made.left_out)}
-        (folder / "rows.json").write_text(json.dumps(content), encoding="utf-8")
+        plain = {"rows": rows, "left_out": dict(content.left_out)}
+        (folder / "rows.json").write_text(json.dumps(plain), encoding="utf-8")
         return {"data": name, "rows": len(rows), "python": platform.python_version()}
 
     key = hashlib.sha256(f"{name} {VERSION} {python}".encode()).hexdigest()[:32]

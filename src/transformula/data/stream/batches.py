@@ -115,14 +115,14 @@ class StreamedWindows(WindowOrder):
                 self._made[self._next] = self._thread.submit(self._make, self._next)
                 self._next += 1
             self._last = step, self._made[step].result()
-            self._made = {number: made for number, made in self._made.items() if number > step}
+            self._made = {number: future for number, future in self._made.items() if number > step}
             for number in [number for number in list(self.places) if 0 < number < step]:
                 del self.places[number]
         return self._last[1]
 
     def _seek(self, step: int) -> None:
-        for made in self._made.values():
-            made.cancel()
+        for future in self._made.values():
+            future.cancel()
         self._thread.submit(int).result()  # what was begun has ended
         self._made, before = {}, max(number for number in self.places if number <= step)
         state = self.places[before]

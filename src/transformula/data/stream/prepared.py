@@ -69,14 +69,14 @@ def prepared_folder(data: Named) -> Path | None:
     """The folder of token shards that the data is; None for any other. Raises DataError for one that is not whole."""
     names = several(data)
     folders = [Path(os.path.expanduser(name)) for name in names]
-    made = [folder for folder in folders if os.path.isfile(folder / PLAN) and os.path.isdir(folder / "shards")]
-    if not made:
+    prepared = [folder for folder in folders if os.path.isfile(folder / PLAN) and os.path.isdir(folder / "shards")]
+    if not prepared:
         return None
     if len(names) > 1:
         raise ConfigError("data: token shards cannot be one of several sources; prepare all of them together")
-    if not (made[0] / INDEX).is_file():
-        raise DataError("is not prepared to its end; run the same prepare again, or with --merge", path=made[0])
-    return made[0]
+    if not (prepared[0] / INDEX).is_file():
+        raise DataError("is not prepared to its end; run the same prepare again, or with --merge", path=prepared[0])
+    return prepared[0]
 
 
 def read_prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
