@@ -57,7 +57,7 @@ class A:
 
 def test_docstrings_without_the_names_of_modules(tmp_path, monkeypatch):
     monkeypatch.setattr(python_modules, "module_of", lambda path: ".".join(path.relative_to(tmp_path).parts)[:-3])
-    monkeypatch.setattr(python_modules, "FEWEST", 2)
+    monkeypatch.setattr(python_modules, "MIN_DOCSTRINGS", 2)
     said = 'def f{0}():\n    """Send the mail number {0} with Ham, if one is there."""\n'
     for name, source in {
         "ham.py": '"""Hello."""\n' + said.format(1) + said.format(1) + said.format(2),
