@@ -279,8 +279,10 @@ class DenoisingSettings(TextSettings):
 
 @task("denoising")
 class Denoising(Repairing):
-    """A text from one in disorder and with gaps, as BART is pre-trained: sentences in another order, and one mask for
-    each of some spans. A window may begin and end within a sentence; each such part moves as a sentence does.
+    """A text from one in disorder and with gaps, as BART is pre-trained.
+
+    Sentences are in another order, and one mask stands for each of some spans. A window may begin and end within a
+    sentence; each such part moves as a sentence does.
 
     text     He left. She read a long book. It rained.
     source   It rained. He <mask>. She read <mask> book.
