@@ -67,7 +67,7 @@ def test_a_model_that_states_fewer(folders: Path, joint: bool) -> None:
     sides: dict[str, list[str]] = {"source": [], "target": []}
     name = str(folders / "tokenizer")
     assert choose_tokenizers(name, joint, sides, sides, {"vocab": vocab})[0]["target"].vocab == vocab
-    with pytest.raises(ConfigError, match=f"vocab: the model says {vocab - 1}.* has {vocab}; leave vocab out"):
+    with pytest.raises(ConfigError, match=f"vocab: the model says {vocab - 1}.* has {vocab}; leave `vocab` out"):
         choose_tokenizers(name, joint, sides, sides, {"vocab": vocab - 1})
 
 

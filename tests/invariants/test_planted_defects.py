@@ -194,7 +194,7 @@ def full_experts(patch: pytest.MonkeyPatch) -> None:
         place = F.one_hot(chosen, len(mixture.down[0])).flatten(0, 1).cumsum(0).gather(1, chosen.flatten()[:, None])
         return old(flat, chosen, weights * (place.view_as(chosen) <= 2), mixture)
 
-    around(patch, experts, "routed", within)
+    around(patch, experts, "mix_routed", within)
 
 
 # The defects.
