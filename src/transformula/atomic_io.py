@@ -140,6 +140,11 @@ def _temporary_file(path: Path) -> BinaryIO:
     return open(path.with_name(f".{path.name}.{secrets.token_hex(4)}.part"), "xb")
 
 
+def is_temporary(entry: str, *names: str) -> bool:
+    """Whether an entry of a folder is what a process leaves that is killed while it writes one of these files."""
+    return any(re.fullmatch(rf"\.{re.escape(name)}(\.[0-9a-f]{{8}})?\.part", entry) for name in names)
+
+
 def _open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from transformula.cli import main
-from transformula.cli.options import VERBS
+from transformula.cli.door import command_of
 from transformula.recipes import recipe_names, recipe_path
 
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
@@ -51,7 +51,7 @@ def test_no_such_recipe(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_examples_are_there() -> None:
-    named = [example.split()[2:3] for example in VERBS["reproduce"].examples]
+    named = [example.split()[2:3] for example in command_of("reproduce").examples]
     assert [recipe_path(name) for names in named for name in names]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.forked import context
 from transformula.api.plan import plan_resume
 from transformula.atomic_io import PARTIAL, bytes_in, new_folder
 from transformula.errors import CheckpointError
@@ -100,6 +101,31 @@ def test_what_a_killed_process_left_is_removed_everywhere(tmp_path: Path) -> Non
     run.clean()
     run.unlock()
     assert not list(run.path.rglob(f"{PARTIAL}*"))
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_run_begins_where_one_was_killed_as_it_began(tmp_path: Path, writes: int) -> None:
+    """The kill comes before the manifest (the first file that is written), or the configuration, has its name."""
+    process = context().Process(target=create_and_be_killed, args=(tmp_path / "run", writes))
+    process.start()
+    process.join()
+    assert process.exitcode == 9 and any(path.suffix == ".part" for path in (tmp_path / "run").iterdir())
+    RunFolder(tmp_path / "run").create(CONFIG, {"a": 1}).unlock()
+    assert RunFolder.open(tmp_path / "run").config() == CONFIG
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def create_and_be_killed(place: Path, writes: int) -> None:
+    """Begin a run; the process ends without a word as it is about to give a file its name, for the nth time."""
+    replace = os.replace
+
+    def kill(*paths: Path) -> None:
+        nonlocal writes
+        writes -= 1
+        replace(*paths) if writes else os._exit(9)
+
+    os.replace = kill  # type: ignore[assignment]
+    RunFolder(place).create(CONFIG, {"a": 1})
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:

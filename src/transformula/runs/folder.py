@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shlex
 import stat
 import uuid
@@ -26,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from ..atomic_io import check_inside, flocked, remove_partial, write_whole
+from ..atomic_io import check_inside, flocked, is_temporary, remove_partial, write_whole
 from ..errors import CheckpointError, RunError, did_you_mean, nearest
 from ..plain import several
 from ..settings import with_current_keys
@@ -38,7 +37,6 @@ CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
 PRUNED = "pruned"  # the manifest's key for what was removed to free the disk
 LOCK = ".lock"
-BEGUN = re.compile(rf"{MANIFEST}|\.({MANIFEST}|{CONFIG})\.[0-9a-f]+\.part")  # what is written under the lock, first
 Look = Callable[[Path, str], tuple[Checkpoint | None, list[str]]]
 
 
@@ -138,7 +136,7 @@ class RunFolder:
             reason = "is a file;"
         elif self.path.is_dir():
             names = [entry.name for entry in self.path.iterdir()]
-            begun = [n for n in names if LOCK in names and (n == LOCK or BEGUN.fullmatch(n))]
+            begun = [n for n in names if LOCK in names and (n in (LOCK, MANIFEST) or is_temporary(n, MANIFEST, CONFIG))]
             if self._lock is None and self._trained_by() is not None:
                 reason = "another run is being written there;"
             elif CONFIG in names:
