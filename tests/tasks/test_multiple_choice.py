@@ -9,6 +9,7 @@ import torch
 from transformula import Model, evaluate
 from transformula.cli.door import main
 from transformula.errors import ConfigError, DataError, InputError
+from transformula.runs.log import read_log
 from transformula.tasks.base import tasks
 from transformula.tasks.multiple_choice import (
     Choosing,
@@ -202,3 +203,26 @@ def test_a_run_of_before_columns_had_a_delimiter_keeps_what_it_meant():
     assert settings.of_run({"delimiter": "\nAnswer: "}) == {"target_delimiter": "\nAnswer: "}
     both = {"delimiter": "tab", "target_delimiter": " "}
     assert settings.of_run(both) == both
+
+
+def test_a_run_is_scored_on_what_it_held_out_and_one_of_before_goes_on(tmp_path, capsys):
+    rows = [{"query": f"{n} is", "choices": ["even", "odd"], "gold": n % 2} for n in range(40)]
+    data, out = tmp_path / "rows.jsonl", tmp_path / "run"
+    written(data, rows)
+    sized = ["--depth", "1", "--width", "16", "--heads", "2", "--steps", "2", "--tokenizer", "bytes"]
+    assert main(["train", LAYER, "--task", "multiple-choice", "--data", str(data), "--out", str(out), *sized]) == 0
+    assert "35 rows to train, 5 to validate" in capsys.readouterr().err
+    *_, evaluation = [event for event in read_log(out / "log.jsonl") if event["event"] == "evaluation"]
+    report = evaluate(str(out))
+    assert len(report.written) == 5
+    assert report.data["scores"]["accuracy"]["score"] == pytest.approx(evaluation["accuracy"])
+
+    config = (out / "config.yaml").read_text()
+    former = config.replace("target_delimiter:", "former:").replace("\ndelimiter: null", "")
+    (out / "config.yaml").write_text(former.replace("former:", "delimiter:"))
+    assert "target_delimiter" not in (out / "config.yaml").read_text()
+    assert main(["train", "--resume", str(out), "--steps", "3", "--quiet"]) == 0
+
+    data.unlink()
+    with pytest.raises(DataError, match="which is not there; put it back"):
+        evaluate(str(out))

@@ -28,7 +28,7 @@ from ..data.preview import Preview
 from ..data.records import Record, columns_in_words, columns_of, read_records
 from ..data.settings import Named, SourceSettings
 from ..data.sources import files_of
-from ..data.splits import SplitRows
+from ..data.splits import SplitRows, read_split
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import ChoiceSettings
 from ..language.graph import Architecture
@@ -292,14 +292,10 @@ Ask a language model which of some texts most probably follows a context: any de
         """Accuracy by log P and by log P a character, or accuracy and perplexity of texts to be predicted, each with
         its bootstrap interval, beside chance."""
         settings = cls.settings.read({**trained.settings_of(cls.settings), **given})
-        sources = data or settings.validation
-        if sources is None:
-            raise trained.unknown_data("--data FILE")
         check_decoder(cls.name, trained.architecture)
         choosing = Choosing(int(trained.numbers.get("context", CONTEXT_TOKENS)), load(trained.folder))
         notes = list(trained.notes)
-        named = sources_by_name(sources).items()
-        parts = {name: read_questions(read_rows(source, settings, "data", notes)) for name, source in named}
+        parts = cls.questions_to_score(trained, data, settings, notes)
         questions = [one for part in parts.values() for one in part]
         scores, cut = question_scores(trained.alone, questions, choosing, settings.target_delimiter, progress)
         alone = scores_without_context(trained.alone, questions, choosing, settings.target_delimiter)
@@ -319,6 +315,24 @@ Ask a language model which of some texts most probably follows a context: any de
             one.shown(int(np.argmin([s.nats for s in each]))) for one, each in zip(questions, scores, strict=True)
         ]
         return ScoreReport(rows, highest, lowest, "", notes, chosen)
+
+    @classmethod
+    def questions_to_score(
+        cls, trained: Trained, data: Named, settings: Any, notes: list[str]
+    ) -> dict[str, list[Question]]:
+        """The questions of `data`, by the names of its sources; else those of the run's validation set. What a person
+        is told is added to `notes`. Raises InputError where nothing says which, DataError where they are missing."""
+        sources = data or settings.validation
+        if sources is not None:
+            named = sources_by_name(sources).items()
+            return {name: read_questions(read_rows(source, settings, "data", notes)) for name, source in named}
+        if not trained.recorded:
+            raise trained.unknown_data("--data FILE")
+        if trained.lost:
+            raise trained.missing_data()
+        rows = read_split(settings, cls.read, (), ())
+        notes += rows.notes
+        return {"validation": read_questions(rows.validation)}
 
 
 def question_scores(

@@ -32,6 +32,7 @@ from ..model.recompute import recompute
 from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
+from ..settings import Settings
 from ..tasks.base import Batch, Task, tasks
 from . import machine
 from .adapters import Trainable, choose_trained
@@ -247,7 +248,8 @@ def _take_folder(order: Order, choices: Choices) -> dict[str, Any]:
     }
     if order.resume:
         check_same(folder, about)
-        check_data(config, folder)
+        kind = getattr(task, "settings", Settings)  # what a caller of `fit` made may have none
+        check_data(kind.of_run(folder.config()), config, folder.path)
         folder.clean()
         folder.write_config({**folder.config(), **configuration})
     else:
@@ -390,12 +392,12 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     return settings.model_copy(update={key: getattr(began, key) for key in kept if key not in stated}), notes
 
 
-def check_data(config: Mapping[str, Any], run: RunFolder) -> None:
+def check_data(recorded: Mapping[str, Any], config: Mapping[str, Any], folder: Path) -> None:
     """Raise ConfigError where settings of the data are not those that the run recorded."""
-    recorded, now = run.config(), json.loads(json.dumps(dict(config), default=str))
+    now = json.loads(json.dumps(dict(config), default=str))
     # Files may have been moved: what they hold is compared by `check_same`.
     both = [key for key in now if key in recorded and key not in (*CHANGEABLE, *SOURCES, "tokenizer")]
-    refuse_changes({key: (recorded[key], now[key]) for key in both if recorded[key] != now[key]}, run.path)
+    refuse_changes({key: (recorded[key], now[key]) for key in both if recorded[key] != now[key]}, folder)
 
 
 def refuse_changes(changed: Mapping[str, tuple[Any, Any]], folder: Path) -> None:
