@@ -125,7 +125,7 @@ def test_a_folder_of_other_data_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_was_only_begun_is_gone_on_with_and_another_reading_is_refused(tmp_path: Path) -> None:
     asked = settings(shards(tmp_path / "data"))
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".plan.json.1234.part").write_bytes(b"{")  # killed before the plan was whole
+    (tmp_path / "out" / ".plan.json.part").write_bytes(b"{")  # killed before the plan was whole
     prepare_shards(asked, how(tmp_path / "out", part="1/2"))
     (tmp_path / "out" / "validation.json").unlink()  # killed after the plan
     assert prepare_shards(asked, how(tmp_path / "out"))["tokens"]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_io import disk_errors, write_whole
+from ...atomic_io import disk_errors, is_temporary, write_whole
 from ...cost.machine import cores
 from ...errors import ConfigError, DataError, RunError, setting
 from ...plain import several
@@ -80,7 +80,7 @@ def begin_folder(folder: Path, data: StreamData, settings: DataSettings) -> None
         what = "holds tokens of other data, or by another tokenizer or other settings"
         raise DataError(f"{what}; {other}", path=folder)
     if not ours and folder.is_dir():
-        strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith(f".{PLAN}."))
+        strange = sorted(path.name for path in folder.iterdir() if not is_temporary(path.name, PLAN))
         if strange:
             raise DataError(f"is not empty: it holds {strange[0]}; {other}", path=folder)
     folder.mkdir(parents=True, exist_ok=True)
