@@ -100,7 +100,8 @@ def without_cache(model: Transformer, sources: list[list[int]], settings: Search
     prompts = [[BEGIN]] * len(sources)
     sentences: list[Sentence] = checked_sentences([model], prompts, settings, [END], {"source": sources}, None, LONGEST)
     stops, beam = torch.tensor([END]), settings.beam
-    started = model.start(len(sentences), settings.max_length or 200, **given_at_start(sentences, stops.device))
+    room = 1 + (settings.max_length or 200)  # the sign that begins stands before what is written
+    started = model.start(len(sentences), room, **given_at_start(sentences, stops.device))
     empty = copy.deepcopy(started.states)
     started.select(torch.arange(len(sentences)).repeat_interleave(beam))
     for sentence in sentences:
