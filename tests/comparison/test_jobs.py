@@ -12,7 +12,7 @@ import torch
 from tests.comparison.arms import arm_of, write_text
 from transformula.api.plan import plan_run
 from transformula.comparison import jobs
-from transformula.comparison.jobs import identity_of, jobs_of, settled
+from transformula.comparison.jobs import identity_of, interleaved, jobs_of, settled
 from transformula.model import build
 from transformula.runs import identity
 from transformula.training.settings import TrainingSettings
@@ -134,3 +134,14 @@ def test_arms_see_the_same_batches_in_the_same_order_and_one_validation_set(text
     assert not all(map(torch.equal, rows[0], rows[2]))
     assert first.describe() == second.describe() == other.describe()
     assert first.validation_spans == other.validation_spans
+
+
+def test_jobs_of_arms_take_turns(text) -> None:
+    """Wherever it is cut off, no arm is more than one run ahead; neither neighbor always goes first."""
+    arms = [arm_of(text, name) for name in ("first", "second", "third")]
+    ahead = interleaved([jobs_of(arm, "confirm", [0.01], range(3 - (arm is arms[2]))) for arm in arms])
+    assert [job.seed for job in ahead] == [0, 0, 0, 1, 1, 1, 2, 2]
+    for made in range(7):
+        counts = [sum(job.variant == arm.variant for job in ahead[:made]) for arm in arms]
+        assert max(counts) - min(counts) <= 1
+    assert [job.variant for job in ahead[:6]] == ["first", "second", "third", "third", "second", "first"]

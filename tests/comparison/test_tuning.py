@@ -63,6 +63,8 @@ def test_a_best_rate_within_the_grid_is_taken(make) -> None:
     assert runs.rates("first") == runs.rates("second") == [0.01, 0.02, 0.04, 0.08, 0.16]
     assert {job.seed for job in runs.jobs} == {TUNING_SEEDS + 1, TUNING_SEEDS + 2}
     assert len(tuned.outcomes) == len(runs.jobs) == 20 and tuned.notes == []
+    pairs = [tuple(runs.jobs[n : n + 2]) for n in range(0, 20, 2)]  # of one rate and seed, one after the other
+    assert all((one.lr, one.seed) == (two.lr, two.seed) and one.variant != two.variant for one, two in pairs)
     assert tuned.sensitivity["first", "only"] > 0
 
 

@@ -22,6 +22,7 @@ from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
 from .engine import engines, outcomes_of
+from .jobs import interleaved
 from .plan import ComparisonPlan
 from .planning import FOLDER, make_plan
 from .records import Arm, GateResult, Job, Outcome, Results, Verdict
@@ -258,7 +259,7 @@ def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outc
     going = {arm.arm_key for arm in plan.arms}
     for count in [1, *(look for look in LOOKS if look < most), most] if decided else [most]:
         arms = [arm for arm in plan.arms if arm.arm_key in going]
-        outcomes += run([job for arm in arms for job in confirming(plan, arm, tuned, plan.seeds[before:count])])
+        outcomes += run(interleaved([confirming(plan, arm, tuned, plan.seeds[before:count]) for arm in arms]))
         verdicts, before = judge(outcomes, plan.arms, terms), count
         left = undecided(verdicts) if count > 1 else {v.arm_key for v in verdicts if v.word != "worse"}
         going &= left | {(plan.base, size) for _, size in left}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,13 @@ def jobs_of(arm: Arm, stage: Stage, rates: Sequence[float], seeds: Sequence[int]
         for rate in rates
         for seed in seeds
     ]
+
+
+def interleaved(jobs_of_arms: Sequence[Sequence[Job]]) -> list[Job]:
+    """The jobs of several arms by turns: the first of each, the second of each, ... Every other turn goes backwards, so
+    that a machine that grows slower slows no arm more than the others, and a kill leaves all equally far."""
+    turns = zip_longest(*jobs_of_arms)
+    return [job for n, turn in enumerate(turns) for job in turn[:: -1 if n % 2 else 1] if job is not None]
 
 
 def identity_of(config: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from .jobs import interleaved
 from .plan import ComparisonPlan, rounded
 from .records import Arm, Job, Outcome
 from .statistics.rates import RateCurve, rate_curve
@@ -61,8 +62,7 @@ def search(plan: ComparisonPlan, arms: Sequence[Arm], run: RunJobs, tuned: Tuned
     curves: list[RateCurve | None] = []
     ahead = grids
     for _ in range(1 + ROUNDS if arms else 0):
-        jobs = [job for arm, rates in zip(arms, ahead, strict=True) for job in plan.jobs("tune", arm, rates)]
-        tuned.outcomes += run(jobs)
+        tuned.outcomes += run(interleaved([plan.jobs("tune", *of) for of in zip(arms, ahead, strict=True)]))
         curves = [rate_curve(tuned.outcomes, arm.variant, arm.size, plan.lower) for arm in arms]
         if all(curve is not None and not curve.at_edge for curve in curves):
             break
