@@ -6,7 +6,7 @@ Programs that know no style sheets show the light colors: each color is an attri
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,17 @@ def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
         yield figure, axes
+
+
+@contextmanager
+def new_panels(widths: Sequence[float], height: float = 3.4) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure of axes beside each other, of so many inches each."""
+    with new_figure(sum(widths), height) as (figure, axes):
+        axes.remove()
+        panels = list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
+        for panel in panels:
+            panel.spines[["top", "right"]].set_visible(False)
+        yield figure, panels
 
 
 def plain_log(axes: Any) -> None:

@@ -18,6 +18,14 @@ def several(value: Any) -> list[Any]:
     return [value] if one else list(value)
 
 
+def between_commas(stated: Any) -> Any:
+    """['words.*', 'layers.1.*'], also of the text 'words.*,layers.1.*' and of a list of such texts."""
+    texts = several(stated)
+    if not all(isinstance(text, str) for text in texts):
+        return texts
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
 def not_utf8(name: str) -> str:
     """What is wrong with a name of bytes that are no UTF-8, which Python holds as lone surrogates: neither JSON nor
     YAML can record it. "" for any other text."""

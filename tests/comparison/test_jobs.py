@@ -133,7 +133,7 @@ def test_arms_see_the_same_batches_in_the_same_order_and_one_validation_set(text
     assert all(map(torch.equal, rows[0], rows[1]))
     assert not all(map(torch.equal, rows[0], rows[2]))
     assert first.describe() == second.describe() == other.describe()
-    assert first.validation_spans == other.validation_spans
+    assert first.scored.spans == other.scored.spans
 
 
 def test_jobs_of_arms_take_turns(text) -> None:

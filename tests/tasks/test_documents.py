@@ -13,8 +13,9 @@ from transformula.data.settings import DataSettings, PrepareSettings
 from transformula.data.stream.preparing import prepare_shards
 from transformula.errors import InputError
 from transformula.tasks.base import check_task
-from transformula.tasks.language_modeling import LanguageModeling, documents_of
+from transformula.tasks.language_modeling import LanguageModeling
 from transformula.tasks.multi_token_prediction import MultiTokenPrediction
+from transformula.tasks.scored_text import documents_of
 
 END = 256  # of the tokenizer of bytes
 SIZES = {"depth": 2, "width": 16, "heads": 2}

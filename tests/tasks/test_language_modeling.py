@@ -13,7 +13,8 @@ from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError, InputError, UnknownName
 from transformula.language.check import check
 from transformula.tasks.base import Scores, task, tasks
-from transformula.tasks.language_modeling import LanguageModeling, spans
+from transformula.tasks.language_modeling import LanguageModeling
+from transformula.tasks.scored_text import spans
 from transformula.tasks.scores.report import standing
 from transformula.tokenizers.base import load
 from transformula.words import vocabulary

@@ -85,7 +85,7 @@ def test_a_sample_of_all_windows_is_scored_as_the_whole(tmp_path: Path) -> None:
     sample = task.on_sample(task.evaluation_cost() // 2)
     part = sample.evaluate(model)
     assert part["tokens"] < whole["tokens"] and part == sample.evaluate(model)
-    sample.validation_spans = task.validation_spans
+    sample.scored = task.scored.kept(range(task.validation_rows))
     again = sample.evaluate(model)
     assert again["bytes"] == whole["bytes"] and math.isclose(again["bits_per_byte"], whole["bits_per_byte"])
 
@@ -93,7 +93,7 @@ def test_a_sample_of_all_windows_is_scored_as_the_whole(tmp_path: Path) -> None:
 def test_a_sample_of_a_text_that_goes_on_is_its_beginning(tmp_path: Path) -> None:
     task = language(tmp_path, carry=8)
     sample = task.on_sample(task.evaluation_cost() // 2)
-    assert sample.validation_spans == task.validation_spans[: len(sample.validation_spans)]
+    assert sample.scored.spans == task.scored.spans[: len(sample.scored.spans)]
 
 
 @pytest.mark.parametrize("name", ["copying", "translation"])

@@ -34,9 +34,9 @@ def of_task(task: str, key: str) -> Any:
     Raises UnknownName.
     """
     if task == TASK:
-        from ..data.settings import DataSettings
+        from ..data.settings import DataSettings, LanguageScoring
 
-        return {} if key == "model" else DataSettings
+        return {"model": {}, "settings": DataSettings, "evaluation": LanguageScoring}[key]
     from ..tasks.base import tasks
 
     return getattr(tasks.get(task), key)

@@ -205,6 +205,7 @@ def evaluate(
 
         evaluate("runs/first")                                             # a language model: its validation set
         evaluate("runs/first", data="other.txt")
+        evaluate("runs/first", contexts=[64, 128, 256], by=["position"])   # windows longer than those of training
         evaluate("runs/translator", beam=5, alpha=0.6)                     # its test set: the targets it writes
         evaluate("runs/translator", data="test.{de,en}", models=["runs/second"])
 
@@ -216,8 +217,9 @@ def evaluate(
     verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
     task      another task than that of its run, of which any model of its kind can be scored, on `data`
-    settings  of language models, fields of DataSettings, instead of the run's; of models that write targets, fields of
-              SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
+    settings  of language models, fields of DataSettings, instead of the run's, `contexts` (windows of these lengths are
+              scored, too) and `by` (where the loss lies: "position", "frequency"); of models that write targets, fields
+              of SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
 
     The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
     Raises InputError, DataError.

@@ -78,7 +78,8 @@ def evaluate_options(parser: Parser) -> None:
     parser.add("--data", "VALUE", "score this data instead; may be repeated", action="append")
     WITH(parser)
     parser.add("--output", "FILE", "write the model's outputs there, one per line")
-    parser.add("--figure", "FILE", "write the reliability diagram of a model of labels or tags there, as SVG")
+    what = "write a picture there, as SVG: of a model of labels or tags the reliability diagram, of a language model"
+    parser.add("--figure", "FILE", f"{what} what --contexts and --by show")
     machine(parser)
     parser.add("--task", "NAME", "score it as a model of this task, instead of the one that it was trained for")
     begun = parser.begin()
@@ -97,6 +98,7 @@ def evaluate_options(parser: Parser) -> None:
     examples=[
         "transformula evaluate runs/demo",
         "transformula evaluate runs/demo --data other.txt --json",
+        "transformula evaluate runs/demo --contexts 64,128,256 --by position --figure losses.svg",
         "transformula evaluate runs/translator --data 'test.{de,en}' --beam 5 --output written.en",
         "transformula evaluate runs/reviews --figure reliability.svg",
         "transformula evaluate runs/translator --help",
@@ -104,7 +106,8 @@ def evaluate_options(parser: Parser) -> None:
 )
 def evaluate(given: Given) -> int:
     """Score a trained model on the data that its run held out. A language model is scored on the whole validation set,
-    in nats per token, perplexity and bits per byte, beside n-gram baselines. A model that writes targets is scored on
+    in nats per token, perplexity and bits per byte, beside n-gram baselines; --contexts scores the same text in shorter
+    and longer windows, too, and --by says where its loss lies. A model that writes targets is scored on
     the test set (default: the validation set), with confidence intervals, signatures, trivial baselines, and the best
     and the worst examples. So is a model of labels, tags, answers or vectors; of labels and tags, the report also says
     what is taken for what, and whether their probabilities hold (--figure: a reliability diagram). --data scores other
@@ -112,6 +115,7 @@ def evaluate(given: Given) -> int:
     evaluate RUN --help lists them."""
     from ..api.run import evaluate
     from ..data.preview import counting
+    from ..data.settings import LanguageScoring
     from ..generation.settings import SearchSettings
     from ..tasks.rows import RowEvaluation
 
@@ -121,7 +125,11 @@ def evaluate(given: Given) -> int:
     if given["output"] is not None and not issubclass(settings, (SearchSettings, RowEvaluation)):
         raise InputError("--output: this task's evaluation writes no texts; leave it out")
     no_diagram = InputError("--figure: this task's evaluation has no diagram; leave it out")
-    if given["figure"] is not None and not issubclass(settings, RowEvaluation):
+    if given["figure"] is not None and issubclass(settings, LanguageScoring):
+        no_diagram = InputError("--figure: there is nothing to draw; add --contexts 128,256 or --by position")
+        if not given.some("contexts", "by"):
+            raise no_diagram
+    elif given["figure"] is not None and not issubclass(settings, RowEvaluation):
         raise no_diagram
     with counting("scoring") as progress:
         report = given.call(evaluate, models=given["others"], progress=progress)

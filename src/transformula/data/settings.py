@@ -7,11 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ..errors import ConfigError
-from ..plain import several
+from ..plain import between_commas, several
 from ..settings import Facts, Settings
 
 Named = str | list[str] | None  # a source, several, or none
 OF_STREAMS = Facts(reader="stream")
+LONGEST_WINDOW = 1 << 20  # tokens of a window that is asked for
+Contexts = Annotated[list[Annotated[int, Field(ge=1, le=LONGEST_WINDOW)]], BeforeValidator(between_commas)]
+"""Lengths of windows."""
 FRACTION = 0.1  # default fraction of a text that is held out
 
 
@@ -158,6 +161,21 @@ class DataSettings(TextSettings):
         if self.stream and self.overlap == "refuse":
             raise ConfigError("overlap: a stream is not read ahead, so that none can be refused; expected drop or keep")
         super().need()
+
+
+class LanguageScoring(DataSettings):
+    """How a language model is evaluated: its text, and what is shown beside the scores."""
+
+    contexts: Contexts = Field(
+        [],
+        description="score the same text in windows of these lengths, too, such as 64,128,256, which may be longer than"
+        " those of training",
+    )
+    by: Annotated[list[Literal["position", "frequency"]], BeforeValidator(between_commas)] = Field(
+        [],
+        description="show where the loss lies: by position (how many tokens of the window were read before) or by"
+        " frequency (how often the training text has the token), or both, as position,frequency",
+    )
 
 
 class PrepareSettings(Settings):

@@ -17,7 +17,7 @@ from ..analysis.by_depth import by_depth
 from ..analysis.places import GraphPlace, edges, places
 from ..cost.words import table
 from ..errors import InputError, UnknownName
-from ..figure import INK, MUTED, SERIES
+from ..figure import INK, MUTED, SERIES, new_panels
 from ..language.graph import Architecture
 from ..model.transformer import Transformer
 from ..model.watched import Watch, watched
@@ -25,7 +25,7 @@ from ..tasks.base import Task
 from ..tasks.parts import part_scores
 from .places import Row, recorder, select_places, unknown_place
 from .rows import on_rows
-from .shown import Shown, cell, draw_by_depth, new_panels
+from .shown import Shown, cell, draw_by_depth
 
 INSTEAD = ("zero", "mean")
 PARTS = 16  # of the validation rows, by whose differences the intervals are made

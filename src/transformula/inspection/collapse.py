@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ..analysis.by_depth import by_depth, name_in_stack
 from ..errors import InputError
+from ..figure import new_panels
 from ..model.transformer import Transformer
 from .norms import Lists, norms
 from .places import Row, recorder
-from .shown import Shown, draw_by_depth, new_panels, table_by_depth
+from .shown import Shown, draw_by_depth, table_by_depth
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,11 +15,12 @@ from ..analysis.by_depth import by_depth
 from ..analysis.places import prefix_of
 from ..cost.words import table
 from ..errors import InputError
+from ..figure import new_panels
 from ..language.graph import Architecture
 from ..model.model_code import layer_path
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
-from .shown import Shown, cell, draw_by_depth, new_panels
+from .shown import Shown, cell, draw_by_depth
 
 
 @dataclass(frozen=True, repr=False)

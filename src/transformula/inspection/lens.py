@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from ..analysis.places import SectionPlaces, prefix_of, through
 from ..cost.words import table
 from ..errors import InputError
-from ..figure import GROUND, INK
+from ..figure import GROUND, INK, new_panels
 from ..language.graph import Architecture, Section, Stack, Value
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import Watch, watched
 from .places import Row
-from .shown import Shown, cell, draw_by_depth, draw_shades, new_panels
+from .shown import Shown, cell, draw_by_depth, draw_shades
 
 TOP_TOKENS = 5  # that are kept for each position
 TABLE_POSITIONS = 12  # of the first row, in a table

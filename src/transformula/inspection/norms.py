@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from ..analysis.by_depth import ByDepth, by_depth, ratio
+from ..figure import new_panels
 from ..model.transformer import Transformer
 from .places import Row, recorder
-from .shown import Shown, draw_by_depth, new_panels, table_by_depth
+from .shown import Shown, draw_by_depth, table_by_depth
 
 Lists = dict[str, list[float | None]]
 

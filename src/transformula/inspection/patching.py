@@ -20,11 +20,12 @@ from torch import Tensor
 from ..analysis.by_depth import by_depth
 from ..cost.words import table
 from ..errors import InputError
+from ..figure import new_panels
 from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
 from .lens import log_shares
 from .places import Row, recorder, select_places
-from .shown import Shown, draw_shades, new_panels
+from .shown import Shown, draw_shades
 
 TABLE_POSITIONS = 12  # the last ones of a row, in a table
 

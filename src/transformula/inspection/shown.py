@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from html import escape
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 from ..atomic_io import write_whole
 from ..cost.words import table
 from ..errors import InputError
-from ..figure import DASHES, SERIES, new_figure, plain_log, png_of, svg_of
+from ..figure import DASHES, SERIES, plain_log, png_of, svg_of
 from ..notebook import page
 
 DOCUMENT = """\
@@ -78,17 +77,6 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         return page(repr(self), [(self.title, self.svg)])
-
-
-@contextmanager
-def new_panels(widths: Sequence[float], height: float = 3.4) -> Iterator[tuple[Any, list[Any]]]:
-    """A figure of axes beside each other, of so many inches each."""
-    with new_figure(sum(widths), height) as (figure, axes):
-        axes.remove()
-        panels = list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
-        for panel in panels:
-            panel.spines[["top", "right"]].set_visible(False)
-        yield figure, panels
 
 
 def draw_by_depth(

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from ..figure import new_panels
 from ..runs.folder import RunFolder
 from ..runs.log import is_number, read_log
-from .shown import Shown, draw_by_depth, new_panels, table_by_depth
+from .shown import Shown, draw_by_depth, table_by_depth
 
 KINDS = ("streams", "updates", "writes", "coefficients", "spreads", "gradients")
 """What an event holds, each a mapping from names to lists by depth: `training/telemetry.py` says what they are."""

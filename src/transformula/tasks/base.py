@@ -408,11 +408,7 @@ class Task(ABC):
 
         Raises InputError and DataError.
         """
-        task = task_again(cls, trained, data, given, batch=1 if cls.sequences else None)
-        scores = task.evaluate(trained.alone, progress)
-        shown = task.preview()
-        validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
-        return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
+        return evaluated(task_again(cls, trained, data, given, batch=1 if cls.sequences else None), trained, progress)
 
     def preview(self) -> Preview | None:
         """What the data holds, printed before training: its `repr` is for people, `.data` for programs."""
@@ -427,9 +423,16 @@ class Task(ABC):
         """Plain data for a run's manifest: hash of the data, split, sizes."""
 
 
+def evaluated(task: Task, trained: Trained, progress: Progress | None = None) -> Evaluation:
+    """A trained model's scores on the validation split of a task, beside the baselines."""
+    scores, shown = task.evaluate(trained.alone, progress), task.preview()
+    validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
+    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
+
+
 def task_again(
-    kind: type[Task], trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], **sizes: Any
-) -> Task:
+    kind: type[T], trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], **sizes: Any
+) -> T:
     """The task by which a model was trained, with its validation split, or with `data` in the place of that.
 
     given  fields of the task's `settings` that were said; sizes: of its batches, as for `make`

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from ..data.prepare import data_of
 from ..data.preview import Preview
-from ..data.settings import DataSettings
+from ..data.settings import DataSettings, LanguageScoring
 from ..errors import ConfigError, InputError, setting
 from ..generation.decoding import device_of, generate
 from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
-from ..model.transformer import evaluating
-from .base import EVALUATED_TOKENS, EVALUATION_COST, IGNORED, Batch, Memory, Progress, Scores, Task, check_logits, task
+from .base import EVALUATION_COST, Batch, Memory, Progress, Scores, Task, check_logits, evaluated, task, task_again
 from .chunked_loss import token_loss
+from .loss_by_token import loss_reports
 from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
 from .predictor import Predictor
-from .scores.report import standing
+from .scored_text import ScoredText, read_by, segment_of, windows_at_once
+from .scores.report import Report, standing
+from .trained import Trained
 from .verb import Verb
 from .writing import TextGenerator
 
 CONTEXT = 128  # tokens of a window where the model's file does not say
-EVALUATED_LOGITS = 2**25  # logits of a batch of an evaluation (128 MiB in float32)
 
 
 class TextTask(Task):
@@ -65,8 +64,7 @@ class TextTask(Task):
         self.data = data = data_of(settings, size, extra, mask)
         self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + data.extra), "context": context}
         self.seed = given.get("seed", 1)
-        most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
-        self.evaluated_at_once = max(1, most // context)
+        self.evaluated_at_once = windows_at_once(self.numbers["vocab"], context)
         batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
         if not data.split.alone:
             self.windows = data.windows(context - less, batch, accumulate, self.seed, continued)
@@ -83,26 +81,6 @@ class TextTask(Task):
 
     def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
-
-
-class ScoredWindow(NamedTuple):
-    """What one window of an evaluation scores: it begins at `start`, has `length` inputs, and counts its targets from
-    number `first` on; those before were counted by the window before."""
-
-    start: int
-    length: int
-    first: int
-
-
-def spans(tokens: int, context: int, stride: int = 0) -> list[ScoredWindow]:
-    """Windows that predict each of `tokens` tokens but the first exactly once, none from more than `context` before it.
-
-    stride  how far a window is moved on; 0 is `context`: no overlap. With less, every token but the earliest has at
-            least `context - stride` others before it.
-    """
-    again, last = context - (stride or context), tokens - 1
-    starts = range(0, max(1, last - again), stride or context)
-    return [ScoredWindow(start, min(context, last - start), again if start else 0) for start in starts]
 
 
 class CarriedRows(Memory):
@@ -163,6 +141,8 @@ class LanguageModeling(TextTask):
 
     context       inputs in a window
     reads_document  whether the model reads which document each token is of: so packed documents do not see each other
+    scored        the validation text, in windows
+    by_logits     of a model the one whose output is the logits of the next token
     carry_length  what the model's text says: above 0 rows go on from step to step, with what their segments have left,
                   and an evaluation reads the validation text in one row to its end
     """
@@ -170,7 +150,9 @@ class LanguageModeling(TextTask):
     unit = "tokens"
     carries = chunks = True
     may_read: ClassVar[tuple[str, ...]] = ("tokens", "document")
-    settings = evaluation = DataSettings
+    settings = DataSettings
+    evaluation = LanguageScoring
+    by_logits: ClassVar[Any] = staticmethod(lambda model: model)
     verb = Verb(
         "sample",
         help="write text with a trained model",
@@ -204,7 +186,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         self.opening: Sequence[int] = self.data.tokenizer.marks.opening
         self.carried = CarriedRows()
         self.memory = self.windows if settings.stream else self.carried
-        self.validation_spans = spans(len(validation), context, settings.stride)
+        self.scored = ScoredText(self.data, self.numbers["vocab"], context, settings.stride, carry)
         # Nats per character and per byte agree where each token is a character of one byte.
         same = self.data.tokenizer.kind == "characters" and len(validation) == validation.text_bytes
         self.score, self.score_unit = ("loss", "nats per character") if same else ("bits_per_byte", "bits per byte")
@@ -270,58 +252,36 @@ prompt, the model begins a text. Filters act in the order in which they are list
         bits_per_byte  bits of all predicted tokens per UTF-8 byte of their text: to be compared across tokenizers
         tokens, bytes  how many were predicted
         """
-        ids, total = self.data.validation.ids, sum(span.length - span.first for span in self.validation_spans)
-        view, carried = evaluating(model), None
-        opening = self.opening if "document" in getattr(view, "inputs", ()) else None
-        carry_on = segment_of(view, self.carry_length)
-
-        def onward(tokens: Tensor) -> Any:
-            nonlocal carried
-            assert carry_on is not None
-            logits, carried = carry_on(tokens, carried)
-            return logits
-
-        def batches() -> Iterator[Batch]:
-            done, most = 0, 1 if carry_on else self.evaluated_at_once
-            for (length, first), alike in groupby(self.validation_spans, key=lambda span: (span.length, span.first)):
-                starts = np.array([span.start for span in alike])[:, None]
-                for part in (starts[at : at + most] for at in range(0, len(starts), most)):
-                    rows = torch.from_numpy(ids[part + np.arange(length + 1)].astype(np.int64))
-                    targets = rows[:, 1:].clone()
-                    targets[:, :first] = IGNORED
-                    yield Batch(read_by(rows[:, :-1], opening), targets)
-                    done += len(part) * (length - first)
-                    if progress is not None:
-                        progress(done, total)
-
-        nats, _, rows = target_nats(onward if carry_on else view, batches(), device_of(model))
-        loss, size = nats / total, self.predicted_bytes()
-        bits = nats / math.log(2) / max(size, 1)
-        scores = Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=total, bytes=size)
+        scored = self.scored
+        nats, _, rows = target_nats(scored.reader(model), scored.batches(model, progress), device_of(model))
+        loss, bits = scored.per_token_and_byte(nats)
+        size, tokens = scored.bytes, scored.tokens
+        scores = Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=tokens, bytes=size)
         return scores.measure([per_token(rows), per_token(rows, "bits per byte", bits / loss if loss else 0.0)])
-
-    def predicted_bytes(self) -> int:
-        """UTF-8 bytes of the text of the tokens that an evaluation predicts."""
-        validation, pieces = self.data.validation, self.data.tokenizer.pieces
-        if not self.validated:
-            # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
-            return int(validation.text_bytes - len(pieces[int(validation.ids[0])]))
-        parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in self.validation_spans]
-        return sum(len(pieces[int(token)]) for part in parts for token in part)
 
     @property
     def validation_rows(self) -> int:
-        return len(self.validation_spans)
+        return len(self.scored.spans)
 
     def cost_of(self, rows: int) -> float:
         return self.cost * self.context * rows
 
     def evaluation_cost(self) -> int:
-        return math.ceil(self.cost * sum(span.length for span in self.validation_spans))
+        return math.ceil(self.cost * sum(window.length for window in self.scored.spans))
 
     def keep_rows(self, rows: np.ndarray) -> None:
-        known = self.validation_spans
-        self.validation_spans = [known[row] for row in (range(len(rows)) if self.carry_length else rows)]
+        self.scored = self.scored.kept(rows.tolist())
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> Report:
+        """The scores, and what `contexts` and `by` ask for beside them."""
+        asked = LanguageScoring.read(given)
+        of_data = {key: value for key, value in given.items() if key in DataSettings.model_fields}
+        task = task_again(cls, trained, data, of_data, batch=1)
+        parts = loss_reports(task.scored, cls.by_logits(trained.alone), asked.contexts, asked.by, progress)
+        return replace(evaluated(task, trained, progress), parts=parts)
 
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
@@ -353,28 +313,3 @@ prompt, the model begins a text. Filters act in the order in which they are list
         about = {"task": self.name, **self.data.describe(), "context": self.context}
         about |= {} if self.windows.count is None else {"windows": self.windows.count}
         return about | ({"carry": self.carry_length} if self.carry_length else {})
-
-
-def documents_of(tokens: Tensor, opening: Sequence[int]) -> Tensor:
-    """The number of each token's document in its row, from 0: (batch, length) int64. A document begins with the first
-    of the tokens that stand before it, which predicts its first token and so sees none of the document before."""
-    return (tokens == opening[0]).long().cumsum(1) if opening else torch.zeros_like(tokens)
-
-
-def read_by(tokens: Tensor, opening: Sequence[int] | None) -> dict[str, Tensor]:
-    """The inputs of a model, (batch, length) int64 each: tokens, and their documents unless `opening` is None."""
-    return {"tokens": tokens} if opening is None else {"tokens": tokens, "document": documents_of(tokens, opening)}
-
-
-def segment_of(model: nn.Module, carry: int) -> Callable[..., Any] | None:
-    """The model's `segment`, None for one that carries nothing. Raises InputError for a model whose batches are not
-    those of `carry`."""
-    says = int(getattr(model, "carry", 0))
-    if says != carry:
-        raise InputError(
-            f"the model says `carry: {says}`, and its batches do not go on: make the task with that number"
-            if says
-            else f"the batches go on for `carry: {carry}`, and the model says no such thing"
-        )
-    segment: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
-    return segment

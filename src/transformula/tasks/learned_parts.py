@@ -24,7 +24,7 @@ from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
 from .base import EVALUATED_TOKENS, IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
-from .language_modeling import EVALUATED_LOGITS
+from .scored_text import EVALUATED_LOGITS
 from .seq2seq_data import padded_batch
 
 

@@ -29,18 +29,21 @@ def target_nats(
     """-log P of all real targets of batches, summed, without smoothing; how many there are; and both of each row,
     (rows, 2)."""
     nats, tokens, rows = 0.0, 0, []
-    with torch.no_grad():
-        for batch in batches:
-            on_device = batch.to(device)
-            logits = model(**on_device.given).flatten(0, 1).float()
-            targets = on_device.targets.flatten()
-            each = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORED)
-            real = on_device.targets != IGNORED
-            nats += float(wide(each).sum())
-            tokens += int(real.sum())
-            sums = [wide(part).sum(-1) for part in (each.view(real.shape), real)]
-            rows.append(torch.stack(sums, -1).cpu().numpy())
+    for batch in batches:
+        on_device = batch.to(device)
+        each, real = nats_of(model, on_device), on_device.targets != IGNORED
+        nats += float(wide(each).sum())
+        tokens += int(real.sum())
+        rows.append(torch.stack([wide(part).sum(-1) for part in (each, real)], -1).cpu().numpy())
     return nats, tokens, np.concatenate(rows) if rows else np.zeros((0, 2))
+
+
+def nats_of(model: Callable[..., Tensor], batch: Batch) -> Tensor:
+    """-log P of each target of a batch, without smoothing, 0 where none counts: (rows, length) float32."""
+    with torch.no_grad():
+        logits = model(**batch.given).flatten(0, 1).float()
+        each = F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=IGNORED)
+    return each.view(batch.targets.shape)
 
 
 def per_token(rows: Numbers, name: str = "loss", factor: float = 1.0) -> Measured:

@@ -29,11 +29,35 @@ FIRST = "logits = unembed.words(x)"
 FURTHER = "logits_{0} = unembed.words(x + mlp.ahead_{0}(norm(x)))"
 
 
+class Heads(nn.Module):
+    """A model's output `logits`; what the others are called with, summed up.
+
+    nats, counts  -log P of the targets of each further output, and how many there were, by "loss_2", ...
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.context_limit = model, getattr(model, "context_limit", None)
+        self.nats: defaultdict[str, float] = defaultdict(float)
+        self.counts: defaultdict[str, int] = defaultdict(int)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        outputs: dict[str, Tensor] = self.model(tokens)
+        for number, (name, logits) in enumerate(outputs.items()):
+            targets = tokens[:, number + 1 :]
+            if number and targets.numel():
+                scored, loss = logits[:, : targets.shape[1]].flatten(0, 1).float(), name.replace("logits", "loss")
+                self.nats[loss] += float(F.cross_entropy(scored, targets.flatten(), reduction="sum"))
+                self.counts[loss] += targets.numel()
+        return outputs["logits"]
+
+
 @task("multi-token-prediction")
 class MultiTokenPrediction(LanguageModeling):
     """Prediction of the next token and of those after it, each by an output of its own."""
 
     carries = False
+    by_logits = Heads
     may_read = ("tokens",)
     model: ClassVar = {"output": "\n".join([FIRST, *map(FURTHER.format, (2, 3, 4))])}
 
@@ -63,26 +87,3 @@ class MultiTokenPrediction(LanguageModeling):
         scores = super().evaluate(heads, progress)
         scores.update({name: heads.nats[name] / max(1, heads.counts[name]) for name in heads.nats})
         return scores
-
-
-class Heads(nn.Module):
-    """A model's output `logits`; what the others are called with, summed up.
-
-    nats, counts  -log P of the targets of each further output, and how many there were, by "loss_2", ...
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.nats: defaultdict[str, float] = defaultdict(float)
-        self.counts: defaultdict[str, int] = defaultdict(int)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        outputs: dict[str, Tensor] = self.model(tokens)
-        for number, (name, logits) in enumerate(outputs.items()):
-            targets = tokens[:, number + 1 :]
-            if number and targets.numel():
-                scored, loss = logits[:, : targets.shape[1]].flatten(0, 1).float(), name.replace("logits", "loss")
-                self.nats[loss] += float(F.cross_entropy(scored, targets.flatten(), reduction="sum"))
-                self.counts[loss] += targets.numel()
-        return outputs["logits"]

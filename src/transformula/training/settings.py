@@ -10,21 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ..analysis.parallel_text import parallel_of
 from ..errors import ConfigError
-from ..plain import several
+from ..plain import between_commas
 from ..settings import Facts, Settings
 
 STEPS = 2000  # the length of a run without a limit
 
 
-def split_names(stated: Any) -> Any:
-    """['words.*', 'layers.1.*'], also of the text 'words.*,layers.1.*' and of a list of such texts."""
-    texts = several(stated)
-    if not all(isinstance(text, str) for text in texts):
-        return texts
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
-
-
-Names = Annotated[list[str], BeforeValidator(split_names)]
+Names = Annotated[list[str], BeforeValidator(between_commas)]
 
 
 def parallel_layout(text: str) -> str:

@@ -44,14 +44,16 @@ def interval_of(resampled: Sequence[float] | Numbers) -> tuple[float, float] | t
 
 
 class Report(ABC):
-    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote, and
-    `.svg` a picture, such as a reliability diagram; None for none."""
+    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote,
+    `.parts` what there is beside the scores, and `.svg` the picture of one of these, such as a reliability diagram;
+    None where there is none."""
 
     written: Sequence[str] | None = None
+    parts: Sequence[ReportPart] = ()
 
     @property
     def svg(self) -> str | None:
-        return None
+        return next((part.svg for part in self.parts if part.svg is not None), None)
 
     @property
     @abstractmethod
@@ -61,17 +63,20 @@ class Report(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Report):
-    """Scores of a whole validation split, beside the baselines."""
+    """Scores of a whole validation split, beside the baselines; `parts`: what was asked for beside them."""
 
     scores: Mapping[str, float]
     baselines: Mapping[str, float]
     verdict: str
     validation: str
     notes: Sequence[str] = ()
+    parts: Sequence[ReportPart] = ()
 
     @property
     def data(self) -> dict[str, Any]:
-        return asdict(self)
+        """Each field, and each further part under its name."""
+        fields = {key: value for key, value in vars(self).items() if key != "parts"}
+        return {**fields, **{part.name: part.data for part in self.parts}}
 
     def __repr__(self) -> str:
         rows = [("validation", self.validation)] if self.validation else []
@@ -80,7 +85,8 @@ class Evaluation(Report):
         rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
         rows += [("note", note) for note in self.notes]
         width = max(20, *(len(name) + 2 for name, _ in rows))
-        return "\n".join([*(f"{name:<{width}}{value}" for name, value in rows), self.verdict])
+        lines = [*(f"{name:<{width}}{value}" for name, value in rows), self.verdict]
+        return "\n".join([*lines, *(f"\n{part}" for part in self.parts)])
 
 
 @dataclass(frozen=True)
@@ -144,10 +150,6 @@ class ScoreReport(Report):
     notes: Sequence[str]
     written: Sequence[str]
     parts: Sequence[ReportPart] = ()
-
-    @property
-    def svg(self) -> str | None:
-        return next((part.svg for part in self.parts if part.svg is not None), None)
 
     @property
     def data(self) -> dict[str, Any]:
