@@ -24,7 +24,7 @@ from transformula.errors import InputError
 from transformula.ownership import MARKER
 
 PAIR = ["pre-norm", "rezero"]
-TWIN = "twin: x = x + attention(norm(x)); x = x + mlp(norm(x)); x = 1 * x"
+TWIN = "twin: x = x + attention.other(norm(x)); x = x + mlp(norm(x))"
 EFFECTS = {"pre-norm": 0.0, "rezero": -0.2, "twin": 0.0, "worse": 0.9}
 
 

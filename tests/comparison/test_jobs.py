@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.comparison.arms import arm_of, write_text
+from transformula.api import identity as run_identity
+from transformula.api.identity import identity_of
 from transformula.api.plan import plan_run
-from transformula.comparison import jobs
-from transformula.comparison.jobs import identity_of, interleaved, jobs_of, settled
+from transformula.comparison.jobs import interleaved, jobs_of, settled
 from transformula.model import build
 from transformula.runs import identity
 from transformula.training.settings import TrainingSettings
@@ -82,9 +83,9 @@ def test_data_are_known_by_their_content(text, tmp_path) -> None:
 def test_code_and_versions_are_in_the_key(text, monkeypatch) -> None:
     known = identity_of(arm_of(text).config)
     with monkeypatch.context() as changed:
-        changed.setattr(jobs, "code_identity", lambda: "other code")
+        changed.setattr(run_identity, "code_identity", lambda: "other code")
         assert identity_of(arm_of(text).config) != known
-    monkeypatch.setattr(jobs, "versions", lambda: {"torch": "0"})
+    monkeypatch.setattr(run_identity, "versions", lambda: {"torch": "0"})
     assert identity_of(arm_of(text).config) != known
 
 

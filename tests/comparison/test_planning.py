@@ -88,10 +88,10 @@ def test_grids_are_equal_powers_of_two_unless_a_rate_is_said() -> None:
 
 
 def test_equal_parameters() -> None:
-    """The gated MLP has half as many again: width or depth gives way until both agree within two percent."""
+    """The gated MLP has half as many again: width or depth gives way until both agree within three percent."""
     wide = {"depth": 2, "width": 64, "heads": 4, "context": 8, "batch": 2, "steps": 20}
     base, gated = planned("pre-norm", GATED, given=wide, match="parameters", protocol="quick").arms
-    assert abs(gated.costs.parameters / base.costs.parameters - 1) < 0.02
+    assert abs(gated.costs.parameters / base.costs.parameters - 1) < 0.03
     assert gated.costs.tokens == base.costs.tokens and "to" in gated.adjusted and "parameters" in gated.adjusted
     assert int(prepare(gated.config).architecture.numbers["width"]) % 4 == 0
 

@@ -87,6 +87,64 @@ def test_a_setting_that_is_called_like_a_word_is_varied() -> None:
     assert "dropout: 0.2" in lower.model and "dropout: x = droppath(x, p=0.3)" in call.model
 
 
+MINE = f"mine: {LAYER}"
+
+
+def last(*typed: Any, given: dict[str, Any] | None = None, **settings: Any) -> Variant:
+    return read(*typed, given=given, **settings)[-1]
+
+
+def test_a_formula_takes_from_the_base_what_it_does_not_state() -> None:
+    """It lost the final norm, and "mine is better than pre-norm" was claimed of the same layer."""
+    mine = last("pre-norm", MINE)
+    assert "after: x = norm(x)" in mine.model
+    assert mine.notes == ("takes from pre-norm what it does not state: after: x = norm(x)",)
+    assert "after" not in last("rezero", MINE).model  # which has none
+    assert "after" not in last(MINE, "pre-norm", base="pre-norm", given={"after": None}).model
+    first, other = read(LAYER, "other: x = x + mlp(norm(x))")
+    assert "after" not in first.model + other.model and not other.notes
+    assert "rmsnorm" in last("peri", MINE).model and "before: x = norm(embed" in last("peri", MINE).model
+    gpt2 = last("gpt2", "mine: x = x + dropout(attention(norm(x))); x = x + dropout(mlp(norm(x)))").model
+    for part in ("dropout: 0.1", "attention(norm(x), dropout=dropout)", 'activation="gelu_tanh"', '"*.weight": 0.02'):
+        assert part in gpt2
+
+
+def test_options_are_taken_where_the_base_states_them_at_each_call() -> None:
+    relu = 'x = x + mlp(norm(x), activation="relu"); x = x + mlp(norm(x), activation="{}")'
+    assert 'mlp(norm(x), activation="relu")' in last(relu.format("relu"), "mine: x = x + mlp(norm(x))").model
+    assert "activation" not in last(relu.format("silu"), "mine: x = x + mlp(norm(x))").model
+    own = last(relu.format("relu"), 'mine: x = x + mlp(norm(x), activation="silu")')
+    assert "silu" in own.model and "relu" not in own.model
+
+
+def test_keys_beside_a_formula_and_for_all_variants_are_not_taken() -> None:
+    assert "after: x = rmsnorm(x)" in last("pre-norm", {"model": LAYER, "after": "x = rmsnorm(x)"}).model
+    assert "after" not in last("pre-norm", {"model": LAYER, "after": None}).model
+    both = read("pre-norm", MINE, given={"after": "x = rmsnorm(x)"})
+    assert all("after: x = rmsnorm(x)" in variant.model for variant in both)
+    beside = {"model": LAYER, "name": "attention", "after": "x = rmsnorm(x)"}
+    assert "after: x = rmsnorm(x)" in last(beside, "mine: x = x + mlp(norm(x))").model
+    assert "norm: x = layernorm(x)" in last("peri", MINE, vary=["norm=rms,layer"]).model
+
+
+def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
+    mine = last("hyper-connections", MINE)
+    assert "before" not in mine.model and "after" not in mine.model
+    assert [note.split(",")[0] for note in mine.notes] == [
+        f"does without {key} of hyper-connections" for key in ("before", "after")
+    ]
+    assert "init" not in last("deepnorm", "mine: x = x + attention(norm(x))").model  # no matrix of an MLP is there
+    assert not last("translator", MINE).notes  # of several stacks
+    for kept in (str(tmp_path), "skip-1"):
+        (tmp_path / "model.yaml").write_text(f"layer: {LAYER}\n")
+        assert not last("pre-norm", kept).notes
+
+
+def test_the_least_rate_of_dropout_is_said() -> None:
+    _, other = read("pre-norm", "post-norm")
+    assert other.notes == ("has dropout 0 in place of 0.1, the least rate of all wirings",)
+
+
 VALUES = {
     "before": "x = embed(tokens) | x = norm(embed(tokens))", "layer": f"{LAYER} | x = x + mlp(x)",
     "after": "none | x = norm(x)", "output": "logits = linear(x, vocab) | logits = linear(norm(x), vocab)",

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from ..language.check import check
-from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
+from ..language.graph import OPERATIONS, Architecture, Call, ScoreFormula, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.model_text import StackText
 from ..language.options import default_of
@@ -48,6 +48,11 @@ def option_text(value: Any) -> str:
     if isinstance(value, (bool, str)) or value is None:
         return repr(value)
     return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def meaning(value: Any) -> str:
+    """The same, but of a formula over scores without its name."""
+    return str(replace(value, name="")) if isinstance(value, ScoreFormula) else option_text(value)
 
 
 def written(call: Call, name: str) -> bool:
@@ -178,8 +183,14 @@ class Wiring:
     def layer(self, section: Section) -> str:
         """The digest of the whole graph; calls are counted, so that one norm read twice is not two norms."""
         leaves = sorted(f"{self.name(name)}={self.of(value)}" for name, value in section.leaves.items())
-        calls = sorted(self.of(v) for v in section.calls() if v.word_kind != "chance")
+        calls = sorted(self.of(v) for v in section.calls() if self.known_by(v.called))
         return self.digest(*leaves, "calls", *calls)
+
+    def known_by(self, call: Call) -> tuple[str, ...]:
+        """What counts of a call beside its arguments; () where it is passed over, as those of chance are."""
+        if call.word.kind == "chance":
+            return ()
+        return "norm" if call.word.kind == "norm" else call.word.name, *call.ports
 
     def name(self, name: str) -> str:
         return self.names.setdefault(name, f"s{len(self.names)}")
@@ -220,7 +231,8 @@ class Wiring:
         leaf, call = self.leaf(value), value.call
         if leaf:
             return self.digest(*leaf)
-        if value.word_kind == "chance":
+        known = self.known_by(call) if call is not None else ()
+        if call is not None and not known:
             return (yield self.steps(value.args[0]))
         parts: list[str] = []
         if value.op in ("add", "sub", "mul"):
@@ -233,7 +245,17 @@ class Wiring:
             parts.append((yield self.steps(argument)))
         if call is None:
             return self.digest(value.op, value.name, *parts)
-        return self.digest("call", "norm" if call.word.kind == "norm" else call.word.name, *call.ports, *parts)
+        return self.digest("call", *known, *parts)
+
+
+class ExactWiring(Wiring):
+    """The same with all that a call states: its own kind of norm, chance, options, sizes. Equal digests are equal
+    functions; labels still do not count, and so not which calls share weights."""
+
+    def known_by(self, call: Call) -> tuple[str, ...]:
+        options = [f"{name}={meaning(call.options[name])}" for name in sorted(call.options) if written(call, name)]
+        inner = [f"{role}={Printer(t.values, {'': t.result}, '').rows}" for role, t in call.inner.items()]
+        return call.word.name, *call.ports, *options, *inner
 
 
 def wiring_key(architecture: Architecture) -> str:

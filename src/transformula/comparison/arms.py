@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..analysis.accounting import flops_per_unit
+from ..api.identity import identity_of
 from ..api.plan import OUTER
 from ..api.reading import TASK
 from ..errors import InputError
@@ -62,12 +63,11 @@ class Request:
     def lacking(self, config: Mapping[str, Any]) -> dict[str, int]:
         """The numbers of size that a configuration's model does not state itself."""
         text = model_text(config)
-        stated = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
         wanted = dict(self.shape.numbers)
         if self.task == TASK:
             width = self.shape.width
             wanted["context"] = next((few for most, few in CONTEXTS.items() if width <= most), LONGEST_CONTEXT)
-        return {key: value for key, value in wanted.items() if key not in stated}
+        return {key: value for key, value in wanted.items() if key not in text.stated_numbers}
 
 
 def steps_of(stated: Mapping[str, Any], prepared: Prepared) -> int | None:
@@ -122,7 +122,8 @@ def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[A
         if factor is not None:
             config = {**config, "lr": rounded(factor * (settings.rate or default_rate(prepared)))}
         middle = float(config["lr"]) if "lr" in config else settings.rate or middle_rate(prepared, arms)
-        costs = costs_of(prepared, TRIAL, step_seconds(prepared))
+        twin = bool(arms) and identity_of(config) == identity_of(arms[0].config)
+        costs = arms[0].costs if twin else costs_of(prepared, TRIAL, step_seconds(prepared))
         arms.append(Arm(variant.name, size, config, costs, middle, adjusted))
     return arms
 

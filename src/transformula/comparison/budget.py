@@ -36,7 +36,7 @@ def fitting_at_once(memory_bytes: float, device: str, wanted: int | None) -> int
 
 def expected_runs(plan: ComparisonPlan, arm: Arm) -> float:
     """Runs of an arm in all stages, with those that an extended grid adds on average."""
-    return len(plan.seeds) + EXTENDED * plan.tuning_runs(arm)
+    return plan.runs(arm) and len(plan.seeds) + EXTENDED * plan.tuning_runs(arm)
 
 
 def run_seconds(arm: Arm) -> float:

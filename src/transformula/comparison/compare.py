@@ -35,7 +35,7 @@ from .statistics.power import PURPOSE, noise_of_tuning
 from .statistics.sequential import undecided
 from .statistics.terms import Terms
 from .statistics.verdicts import judge
-from .stopped import stopped_variants, with_stopped, without
+from .stopped import different, stopped_variants, with_stopped, without
 from .store import Store
 from .study import Study, read_study
 from .tuning import RunJobs, Tuned, tune
@@ -179,16 +179,19 @@ def comparison(
     engines.need(settings.engine)
     shared = {key: value for key, value in given.items() if key not in of_comparison}
     plan, folder = make_plan(variants, settings, shared, use)
+    if study is not None:
+        plan = replace(plan, notes=[*plan.notes, *study.unstated(plan.audit)])
     if settings.dry_run:
         return plan
+    left = different(plan)
     claim(folder, (GATES, *FILES))
     plan.write(folder)
     store = Store(settings.store)
     with Progress("runs", quiet=quiet) as shown:
         at_once = settings.at_once or plan.at_once
-        gates = gates_of(plan, folder, shown)
-        stopped = stopped_variants(plan, gates)
-        running = without(plan, stopped)
+        gates = gates_of(left, folder, shown)
+        stopped = stopped_variants(left, gates)
+        running = without(left, stopped)
         for name, reason in stopped.items():
             shown.say(f"{name} is not run: it fails {reason}", warning=True)
         board = Board(shown, store, running.arms, at_once, sum(map(running.runs, running.arms)))
@@ -241,7 +244,7 @@ def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) 
         name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
         lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
         verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
-        notes=[*findings, *plan.notes, *tuned.notes, *forced, *failed],
+        notes=[*findings, *plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit),
     )  # fmt: skip
 
 
@@ -253,7 +256,8 @@ def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outc
     # by the largest noise of all sizes an arm may stop after one seed
     noise = max(filter(None, noises), key=lambda each: each.difference, default=None)
     decided = settings.until == "decided"
-    terms = Terms(plan.base, plan.unit, plan.lower, settings.effect, settings.lr, decided, noise)
+    changed = {audit.variant: audit.names for audit in plan.audit}
+    terms = Terms(plan.base, plan.unit, plan.lower, settings.effect, settings.lr, decided, noise, changed)
     outcomes, verdicts = list(tuned.outcomes), list[Verdict]()
     most, before = len(plan.seeds), 0
     going = {arm.arm_key for arm in plan.arms}

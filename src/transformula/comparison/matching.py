@@ -18,7 +18,7 @@ from ..analysis.accounting import summary
 from ..errors import InputError
 from ..language.messages import FormulaError
 from .costs import Config, Prepared, prepare, with_numbers
-from .records import RunCosts
+from .records import Arm, RunCosts
 from .settings import Matched
 from .sizes import shape_of
 
@@ -47,6 +47,16 @@ def difference_in_words(share: float, what: str) -> str:
     if abs(share) < 0.0005:
         return f"{equal} {what}"
     return f"{100 * abs(share):.1f} % {less if share < 0 else more} {what}"
+
+
+def consequences(own: Arm, base: Arm) -> list[str]:
+    """What an arm has more or less than the base, and what was matched: '25 % more parameters'."""
+    pairs = [
+        (what, getattr(own.costs, field) / (getattr(base.costs, field) or 1))
+        for what, field in (("parameters", "parameters"), ("FLOPs a token", "flops_per_token"), ("tokens", "tokens"))
+    ]
+    changed = [difference_in_words(share - 1, what) for what, share in pairs if share != 1]
+    return [*changed, *filter(None, [own.adjusted])]
 
 
 def matched_parameters(config: Config, base: int, varied: Collection[str] = ()) -> tuple[dict[str, Any], str]:

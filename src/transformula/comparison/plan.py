@@ -22,7 +22,8 @@ from ..ownership import claim
 from ..plain import plain
 from ..structured import Malformed, load_json
 from .jobs import jobs_of
-from .records import Arm, Job, RunCosts, Stage, Variant, WithArms
+from .matching import consequences
+from .records import Arm, Audit, Job, RunCosts, Stage, Variant, WithArms
 from .settings import ComparisonSettings
 
 FILE = "plan.json"
@@ -48,6 +49,7 @@ class ComparisonPlan(WithArms):
                 the standard deviation of paired differences that this assumes, and noise_source where it is from
     at_once     runs at the same time that the estimate of time counts with; seconds: that estimate
     notes       what was chosen or reduced, in sentences
+    audit       in what each variant differs from the base
     """
 
     name: str
@@ -67,6 +69,12 @@ class ComparisonPlan(WithArms):
     seconds: float | None = None
     notes: Sequence[str] = ()
     use: Sequence[str] = field(default_factory=tuple)
+    audit: Sequence[Audit] = ()
+
+    @property
+    def same(self) -> list[str]:
+        """Variants whose runs are the base's, so that none is made of them, and no difference can be claimed."""
+        return [audit.variant for audit in self.audit if audit.same]
 
     @property
     def base(self) -> str:
@@ -109,13 +117,13 @@ class ComparisonPlan(WithArms):
 
     def runs(self, arm: Arm) -> int:
         """Runs of an arm in all stages."""
-        return self.tuning_runs(arm) + len(self.seeds)
+        return 0 if arm.variant in self.same else self.tuning_runs(arm) + len(self.seeds)
 
     @property
     def hash(self) -> str:
         """16 digits of all that decides numbers."""
         arms = [[arm.variant, arm.size, dict(arm.config), arm.lr] for arm in self.arms]
-        variants = [*map(asdict, self.variants)]
+        variants = [*map(identity, self.variants)]
         return digest({**self.identity, "variants": variants, "seeds": [*self.seeds], "arms": arms})
 
     @property
@@ -137,6 +145,11 @@ class ComparisonPlan(WithArms):
 
     def __repr__(self) -> str:
         return plan_text(self)
+
+
+def identity(variant: Variant) -> dict[str, Any]:
+    """All of a variant that decides numbers."""
+    return plain({key: value for key, value in asdict(variant).items() if key != "notes"})  # type: ignore[no-any-return]
 
 
 def rounded(rate: float) -> float:
@@ -171,16 +184,18 @@ def plan_of_data(data: Mapping[str, Any]) -> ComparisonPlan:
         "settings": ComparisonSettings.read(data["settings"]),
         "arms": [Arm(**{**arm, "costs": RunCosts(**arm["costs"])}) for arm in data["arms"]],
         "variants": [Variant(**variant) for variant in data["variants"]],
+        "audit": [Audit(**audit) for audit in data.get("audit", ())],
     }
-    return ComparisonPlan(**{field.name: data[field.name] for field in fields(ComparisonPlan)} | records)
+    stated = {key: data[key] for key in data.keys() & {field.name for field in fields(ComparisonPlan)}}
+    return ComparisonPlan(**{**stated, **records})
 
 
 def check_addition(kept: ComparisonPlan, plan: ComparisonPlan, folder: Path) -> None:
     """Raise InputError where a folder's plan is another one, rather than one to which variants or seeds are added."""
     before, now = kept.identity, plan.identity
     changed = [key for key in now if plain(before.get(key)) != plain(now[key])]
-    known = {variant.name: plain(asdict(variant)) for variant in plan.variants}
-    missing = [variant.name for variant in kept.variants if known.get(variant.name) != plain(asdict(variant))]
+    known = {variant.name: identity(variant) for variant in plan.variants}
+    missing = [variant.name for variant in kept.variants if known.get(variant.name) != identity(variant)]
     if missing:
         changed.append(f"variants ({', '.join(missing)})")
     if len(plan.seeds) < len(kept.seeds):
@@ -197,8 +212,20 @@ def plan_text(plan: ComparisonPlan) -> str:
     """Costs of each arm, then runs, seeds, time, what can be detected, and what was chosen."""
     rows = [HEAD, *(arm_cells(plan, arm) for arm in plan.arms)]
     lines = table(rows, left=2)
-    adjusted = [f"{arm.variant}, {arm.size}: {arm.adjusted}" for arm in plan.arms if arm.adjusted]
-    return "\n".join([f"{plan.name} (plan {plan.hash})", *lines, "", *sentences_of(plan), *adjusted, *plan.notes])
+    head = f"{plan.name} (plan {plan.hash})"
+    return "\n".join([head, *lines, "", *audit_lines(plan), *sentences_of(plan), *plan.notes])
+
+
+def audit_lines(plan: ComparisonPlan) -> Iterator[str]:
+    """In what each variant differs from the base, what it took of others, and what follows from that at each size."""
+    for variant, audit in zip(plan.variants[1:], plan.audit, strict=True):
+        yield f"{variant.name} {audit.text(plan.base)}"
+    for variant in plan.variants:
+        yield from (f"{variant.name} {note}" for note in variant.notes)
+    for base in plan.base_arms:
+        for arm in plan.arms_of(base.size):
+            if follows := consequences(arm, base):
+                yield f"{arm.variant}{'' if arm.size == 'only' else f', {arm.size}'}: {'; '.join(follows)}"
 
 
 def arm_cells(plan: ComparisonPlan, arm: Arm) -> Sequence[str]:

@@ -20,6 +20,7 @@ from ..errors import ConfigError, InputError, setting
 from ..ownership import refuse_unmarked
 from ..settings import with_current_keys
 from .arms import Request, arms_of_size, shapes_of_sizes, steps_of, with_lengths
+from .audit import with_audit
 from .budget import (
     FEWEST_SEEDS,
     FEWEST_STEPS,
@@ -106,8 +107,8 @@ def replanned(kept: ComparisonPlan, request: Request, folder: Path) -> Compariso
         same = (settings.noise, settings.effect) == (former.noise, former.effect)
         return replace(kept, settings=settings) if same else with_estimates(replace(kept, settings=settings))
     order = [(size, variant.name) for size in kept.sizes for variant in request.variants]
-    arms = [*kept.arms, *arms_like(kept, request, new)]
-    return with_estimates(replace(wanted, arms=sorted(arms, key=lambda arm: order.index((arm.size, arm.variant)))))
+    arms = sorted([*kept.arms, *arms_like(kept, request, new)], key=lambda arm: order.index((arm.size, arm.variant)))
+    return with_estimates(with_audit(replace(wanted, arms=arms)))
 
 
 def arms_like(kept: ComparisonPlan, request: Request, new: Sequence[Variant]) -> list[Arm]:
@@ -133,7 +134,8 @@ class Planner:
         sizes = size_names(self.settings.size_count)
         shapes = shapes_of_sizes(request, len(sizes))
         arms = [arm for number, size in enumerate(sizes, 1) for arm in arms_of_size(request, size, shapes[:number])]
-        plan, steps = self.fit_budget(self.draft(arms, name), self.stated_steps(prepare(arms[0].config)))
+        draft = with_audit(self.draft(arms, name))
+        plan, steps = self.fit_budget(draft, self.stated_steps(prepare(arms[0].config)))
         lengths = zip(plan.sizes, lengths_of_sizes(steps, plan), strict=True)
         arms = [arm for size, length in lengths for arm in with_lengths(request, plan.arms_of(size), length)]
         return with_estimates(replace(plan, arms=arms, notes=self.notes))
@@ -231,7 +233,7 @@ def with_estimates(plan: ComparisonPlan) -> ComparisonPlan:
     noise that was measured."""
     settings, notes = plan.settings, [*plan.notes]
     noise, source = noise_of(plan)
-    others = max(1, len(plan.variants) - 1)
+    others = max(1, len(plan.variants) - 1 - len(plan.same))
     smallest = detectable(noise, len(plan.seeds), others)
     effect = settings.effect
     if effect is not None and smallest > effect:

@@ -15,14 +15,21 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
+from ..analysis.audit import NamedDifference
+
 Stage = Literal["tune", "confirm"]
 Status = Literal["done", "diverged", "failed"]
-Word = Literal["better", "worse", "no difference found", "equivalent", "unstable", "inconclusive"]
+Word = Literal["better", "worse", "no difference found", "equivalent", "unstable", "inconclusive", "the same"]
 Key = tuple[str, str]  # of an arm: its variant and its size
 
 
 T = TypeVar("T")
 Row = Annotated[Sequence[T], AfterValidator(tuple)]
+
+
+def in_numbers(things: Sequence[str]) -> str:
+    """'2 things'."""
+    return "1 thing" if len(things) == 1 else f"{len(things)} things"
 
 
 def by_key(rows: Any) -> Any:
@@ -59,6 +66,7 @@ class Variant(ReadBack):
     model     the text of its model file
     settings  keys of a run's configuration that differ from the others' (optimizer, warmup, ...)
     levels    the values that `vary` gave it, by key
+    notes     what it takes from others, in sentences that its name begins
     """
 
     name: str
@@ -66,11 +74,36 @@ class Variant(ReadBack):
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: Mapping[str, Any] = field(default_factory=dict)
+    notes: Row[str] = ()
 
     @property
     def states_rate(self) -> bool:
         """Whether it has a learning rate of its own, so that none is tuned."""
         return "lr" in self.settings or "lr" in self.levels
+
+
+@dataclass(frozen=True)
+class Audit(ReadBack):
+    """In what a variant differs from the base: (what, its value, the base's), in words. `same`: each of its runs is one
+    of the base's, bit for bit."""
+
+    variant: str
+    differences: Row[tuple[str, str, str]]
+    same: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What differs, without the values."""
+        return [what for what, *_ in self.differences]
+
+    def text(self, base: str) -> str:
+        """'differs from pre-norm in 1 thing: output norm: none, base norm(x)'."""
+        if self.same:
+            return f"is the same as {base}: equal equations and settings, so that each run is one of the other"
+        if not self.differences:
+            return f"differs from {base} in names of parameters alone, and so in random initial values"
+        each = "; ".join(str(NamedDifference(*one)) for one in self.differences)
+        return f"differs from {base} in {in_numbers(self.names)}: {each}"
 
 
 @dataclass(frozen=True)
@@ -283,6 +316,7 @@ class Results(WithArms):
     rates        the learning rates that were chosen: (variant, size) -> rate; sensitivity: how much the score changes
                  over the grid, by the same keys
     environment  versions, machine, commit, data
+    audit        in what each variant differs from the base
     question     what a study asks; claims: what papers say of it, each with its source
     """
 
@@ -303,6 +337,7 @@ class Results(WithArms):
     notes: Row[str] = ()
     question: str = ""
     claims: Row[tuple[str, str]] = ()
+    audit: Row[Audit] = ()
 
     @property
     def names(self) -> list[str]:

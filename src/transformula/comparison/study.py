@@ -4,6 +4,7 @@ title: Where the norm stands
 question: Does it matter whether norms stand before a sublayer, after the sum, or on both sides?
 variants: [pre-norm, post-norm, sandwich, peri]
 settings: {data: tinyshakespeare/input.txt, depth: 6, budget: 60m}
+differences: {post-norm: [layer, output norm], sandwich: [layer], peri: [layer, before]}
 claims:
   - {says: Post-norm needs a warm-up; pre-norm trains without one., source: "Xiong et al. 2020, arXiv 2002.04745"}
 parts:                                  # further settings, each a comparison of its own
@@ -13,7 +14,7 @@ parts:                                  # further settings, each a comparison of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pydantic import Field
 from ..api.configuration import read_keys
 from ..errors import InputError, UnknownName, setting
 from ..settings import Settings
+from .records import Audit
 
 FOLDER = Path(__file__).parent / "studies"
 SUFFIX = ".yaml"
@@ -41,6 +43,9 @@ class Study(Settings):
     question: str = Field(description="what it asks")
     variants: list[str | dict[str, Any]] = Field(min_length=1, description="what is compared, the base first")
     settings: dict[str, Any] = Field({}, description="settings of `compare` and of its runs")
+    differences: dict[str, list[str]] = Field(
+        {}, description="variant -> in what it differs from the base, by name: what the study means to change"
+    )
     claims: list[Claim] = Field([], description="what papers say")
     parts: dict[str, dict[str, Any]] = Field({}, description="further settings, of several comparisons")
 
@@ -67,6 +72,15 @@ class Study(Settings):
                         f" data, such as {instead}, which is built in"
                     )
             yield part, settings
+
+
+    def unstated(self, audit: Sequence[Audit]) -> list[str]:
+        """Where variants differ from the base in other things than the study states, in sentences."""
+        return [
+            f"{one.variant} differs in {', '.join(one.names) or 'nothing'}; the study states: {', '.join(stated)}"
+            for one in audit
+            if (stated := self.differences.get(one.variant)) and sorted(stated) != sorted(one.names)
+        ]
 
 
 def study_names() -> list[str]:

@@ -6,6 +6,8 @@ into a `Variant` with the whole text of its model and a name of its own.
     mine: x = x + mlp(norm(x))       with a name
     model.yaml, runs/first           a model file; a run's folder, of which the text alone is read
     {"model": "post-norm", "warmup": 0, "name": "cold"}      in Python: with keys of its own
+
+A formula is a layer and no more: the rest of its model it takes from the base, see `language/inherited.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 import regex
 
+from ..api.inheriting import completed
 from ..api.model import Model
 from ..api.plan import OF_MODELS, resolve
 from ..api.reading import TASK, check_model, known_words, mentions, of_task, read_model
@@ -38,12 +41,14 @@ from .settings import ComparisonSettings, for_all
 from .vary import Levels, factor_of, grid, read_rows
 
 NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
+SIGNS_OF_FORMULA = re.compile(r"[=();]|\n")
 MAX_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
 class TypedVariant:
-    """A variant as it was typed, and the text that this names. `kept`: a file's, with its own size."""
+    """A variant as it was typed, and the text that this names. `kept`: a file's, with its own size; `formula`: it was
+    typed as one; `notes`: what it took from others, in sentences that its name begins."""
 
     name: str
     typed: str
@@ -51,6 +56,8 @@ class TypedVariant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: Mapping[str, Any] = field(default_factory=dict)
     kept: bool = False
+    formula: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read_variants(
@@ -62,18 +69,20 @@ def read_variants(
 
     A wiring of the gallery and a formula lose their own size (depth, width, heads, context) and vocabulary, which the
     plan sets alike for all, and have the least of their rates of dropout, so that none is regularized more than others;
-    a model file and a run's text keep all that they say but the vocabulary, which is the data's.
+    a model file and a run's text keep all that they say but the vocabulary, which is the data's. A formula takes from
+    the base what it does not state.
 
     Raises ConfigError, FormulaError, InputError.
     """
     factors = read_rows(settings.vary)
     refuse_for_all("vary", factors)
     points = grid(factors, settings.part) if factors else [{}]
-    models = with_least_dropout([read_typed(one, given, use) for one in several(typed)], given)
+    models = [read_typed(one, given, use) for one in several(typed)]
     for model in models:
         refuse_for_all(model.name, model.settings)
     if not models:
         raise InputError("no model: give two or more of formulas, model files, folders and names of the gallery")
+    models = with_least_dropout(inheriting(models, settings.base, given, use), given)
     if len(models) * len(points) < 2:
         remedy = f"give another model, or values of a key: {setting('vary', 'optimizer=adamw,muon')}"
         raise InputError(f"one variant, and nothing to compare it with; {remedy}")
@@ -109,8 +118,24 @@ def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> Type
         text = read_model(typed, use=use)
         typed_text, kept = str(typed), is_file(str(typed))
     free = {"vocab"} if kept else set(FREE_NUMBERS)
-    text = replace(without_numbers(text, free - given.keys() - own.keys()), about={})
-    return TypedVariant(name or name_of(typed_text, text), typed_text, text, own, kept=kept)
+    text = replace(text.without_numbers(free - given.keys() - own.keys()), about={})
+    formula = bool(SIGNS_OF_FORMULA.search(typed_text)) and not kept and not typed_text.startswith("language:")
+    return TypedVariant(name or name_of(typed_text, text), typed_text, text, own, kept=kept, formula=formula)
+
+
+def inheriting(
+    models: Sequence[TypedVariant], base: str | None, given: Mapping[str, Any], use: Sequence[str]
+) -> list[TypedVariant]:
+    """The variants, of which formulas take from the base what they, and the keys beside them, do not state."""
+    names, task = [model.name for model in with_names(models)], str(given.get("task", TASK))
+    place = next((n for n, name in enumerate(names) if base == name or str(base).startswith(f"{name}, ")), 0)
+
+    def inherit(model: TypedVariant) -> TypedVariant:
+        other, stated = models[place], {**given, **model.settings}
+        found = completed(model.text, other.text, other.settings, stated, task, use)
+        return replace(model, text=found.text, notes=found.notes(names[place]))
+
+    return [inherit(model) if model.formula and n != place else model for n, model in enumerate(models)]
 
 
 def with_least_dropout(variants: Sequence[TypedVariant], given: Mapping[str, Any]) -> list[TypedVariant]:
@@ -119,33 +144,27 @@ def with_least_dropout(variants: Sequence[TypedVariant], given: Mapping[str, Any
     if "dropout" in given or not any(stated):
         return list(variants)
     least = min((source.text if source else "0" for source in stated), key=float)
-    return [
-        replace(variant, text=variant.text.override({"dropout": least}))
-        if not variant.kept and "dropout" in variant.text.numbers and "dropout" not in variant.settings
-        else variant
-        for variant in variants
-    ]
+
+    def lowered(variant: TypedVariant) -> TypedVariant:
+        rate = variant.text.numbers.get("dropout")
+        if variant.kept or rate is None or rate.text == least or "dropout" in variant.settings:
+            return variant
+        note = f"has dropout {least} in place of {rate.text}, the least rate of all wirings"
+        return replace(variant, text=variant.text.override({"dropout": least}), notes=(*variant.notes, note))
+
+    return [*map(lowered, variants)]
 
 
 def is_file(typed: str) -> bool:
     """Whether a model is a file's or a folder's, rather than a formula or a name of the gallery."""
-    return not re.search(r"[=();]|\n", typed) and (typed.endswith((".yaml", ".yml")) or Path(typed).is_dir())
+    return not SIGNS_OF_FORMULA.search(typed) and (typed.endswith((".yaml", ".yml")) or Path(typed).is_dir())
 
 
 def name_of(typed: str, text: ModelText) -> str:
     """A name for a variant that was given none: the gallery's, a file's, a folder's; "formula" for a formula."""
-    if re.search(r"[=();]|\n", typed):
+    if SIGNS_OF_FORMULA.search(typed):
         return text.name or "formula"
     return Path(typed).stem if is_file(typed) else typed
-
-
-def without_numbers(text: ModelText, keys: set[str]) -> ModelText:
-    """A text without some of its numbers, in which defaults stand for them until the plan says others."""
-    stacks = [
-        replace(stack, numbers={key: n for key, n in stack.numbers.items() if key not in keys}) for stack in text.stacks
-    ]
-    numbers = {key: n for key, n in text.numbers.items() if key not in keys}
-    return replace(text, numbers=numbers, stacks=tuple(stacks))
 
 
 def with_levels(
@@ -243,7 +262,7 @@ def as_variant(
         raise InputError(f"{variant.name}: {error}", near=error.near) from None
     resolved = {**data.plain(), **training.plain()}
     own = {key: resolved[key] for key in variant.settings if key in resolved}
-    read = Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels))
+    read = Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels), variant.notes)
     return read, unread(data, training, architecture, [key for key, value in keys.items() if value is not None])
 
 

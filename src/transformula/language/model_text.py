@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -88,6 +88,20 @@ class ModelText:
     def single(self) -> bool:
         """Whether the model is one stack, written at the top of the file."""
         return len(self.stacks) == 1 and not self.stacks[0].name
+
+    @property
+    def stated_numbers(self) -> set[str]:
+        """The names of its numbers, those of its stacks included."""
+        return {*self.numbers, *(key for stack in self.stacks for key in stack.numbers)}
+
+    def without_numbers(self, keys: Collection[str]) -> ModelText:
+        """This model without some of its numbers, in whose place defaults stand."""
+
+        def left(numbers: Mapping[str, Source]) -> dict[str, Source]:
+            return {key: number for key, number in numbers.items() if key not in keys}
+
+        stacks = tuple(replace(stack, numbers=left(stack.numbers)) for stack in self.stacks)
+        return replace(self, numbers=left(self.numbers), stacks=stacks)
 
     def override(self, given: Mapping[str, Any]) -> ModelText:
         """This model with other numbers and formulas, as on a command line: `{"depth": 4, "after": "x = norm(x)"}`. A

@@ -18,7 +18,8 @@ HERE = Path(__file__).parent
 LONG = 24  # letters of a field that may stand in several lines
 SVG, SAFE = "data:image/svg+xml,", " !$'()*+,-./:;=?@[]_~"
 """How the address of a picture begins, and the signs that stand in it as they are: a third less than base64."""
-IN_NOTEBOOK = ("plain-words", "verdicts", "forest")
+IN_NOTEBOOK = ("what-differs", "plain-words", "verdicts", "forest")
+OPENING = ("what-differs", "plain-words")  # sections above the list of all
 
 
 def html_of(results: Results) -> str:
@@ -33,24 +34,26 @@ def page(title: str, parts: list[ReportSection]) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     links = "".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in parts)
+    above = [part for part in parts if part.name in OPENING]
+    below = [part for part in parts if part not in above]
     return "\n".join([
         '<!doctype html>', '<html lang="en">', "<head>", '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>", f"<style>{style}</style>", "</head>", "<body>",
         f"<h1>{escape(title)}</h1>",
-        *section_html(parts[:1]), f"<nav>{links}</nav>", *section_html(parts[1:]),
+        *section_html(above), f"<nav>{links}</nav>", *section_html(below),
         f"<script>{script}</script>", "</body>", "</html>", "",
     ])  # fmt: skip
 
 
 def notebook_html_of(results: Results) -> str:
-    """What a notebook shows: the five lines, the table of verdicts, and their picture at the largest size."""
+    """What a notebook shows: what differs, five lines, the table of verdicts, and their picture at the largest size."""
     parts = sections_of(results, IN_NOTEBOOK)
     rows = [f"<h3>{escape(results.name)}</h3>"]
     for part in parts:
         tables = [item for item in part.items if isinstance(item, ReportTable)]
-        if part.name == "plain-words":
+        if part.name in OPENING:
             rows += [row for item in part.items for row in item_html(item)]
         rows += [row for table in tables[:1] for row in item_html(table.terminal or table)]
     rows += [row for picture in pictures_of(parts)[-1:] for row in item_html(picture)]

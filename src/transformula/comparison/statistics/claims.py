@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import between, decimals
-from ..records import Verdict
+from ..records import Verdict, in_numbers
 from ..settings import LOOKS
 from .noise import combined_deviation
 from .terms import Case
@@ -23,10 +23,18 @@ def may_claim(verdict: Verdict, case: Case) -> str:
     if case.rates_differ:
         rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
-    text = f"{where}, {finding(verdict, case)}."
+    text = f"{where}, {finding(verdict, case)}{several_changes(case)}."
     if len(verdict.differences) < MIN_PAIRS and verdict.word not in ("inconclusive", "unstable"):
         return f"An indication only, from {len(verdict.differences)} pairs of runs: {text[:1].lower()}{text[1:]}"
     return text
+
+
+def several_changes(case: Case) -> str:
+    """'; mine differs from pre-norm in 2 things: output norm, activation'; nothing where it is one."""
+    if len(case.changed) < 2:
+        return ""
+    things = f"{in_numbers(case.changed)}: {', '.join(case.changed)}"
+    return f"; {case.variant} differs from {case.terms.base} in {things}"
 
 
 def finding(verdict: Verdict, case: Case) -> str:
@@ -67,6 +75,8 @@ def of_word(verdict: Verdict, case: Case) -> Iterator[str]:
 
 
 def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
+    if len(case.changed) > 1:
+        yield f"one of what differs is the cause ({', '.join(case.changed)}: they were changed together)"
     if case.sizes == 1:
         yield "it holds at other sizes (one was run)"
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..records import Arm
 from .paired import Estimate
@@ -21,6 +21,7 @@ class Terms:
     lr             "tune": for each variant; "shared", or a number: the same for all
     until_decided  the number of pairs is that of a look: levels are those of the looks
     noise          of a paired difference, measured before: by it an arm stops after one seed
+    changed        variant -> in what it differs from the base, by name
     """
 
     base: str
@@ -30,6 +31,7 @@ class Terms:
     lr: str = "tune"
     until_decided: bool = False
     noise: Noise | None = None
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def level_at(self, pairs: int) -> float:
         """The level of a test of so many pairs."""
@@ -55,6 +57,11 @@ class Case:
     arms: tuple[Arm, ...] = ()
     at_edge: tuple[str, ...] = ()
     sizes: int = 1
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """In what the variant differs from the base, by name."""
+        return self.terms.changed.get(self.variant, ())
 
     @property
     def rates_differ(self) -> bool:

@@ -26,8 +26,6 @@ def costs(results: Results) -> ReportSection | None:
     matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
     legend = f"In brackets: beside {results.base} at the same size. Time a run: of the arm's fastest run."
     items.append(Paragraph(f"{matched}{legend} {spent(results)}", brief=True))
-    adjusted = [f"{arm.variant}{results.at_size(arm.size)}: {arm.adjusted}" for arm in results.arms if arm.adjusted]
-    items += [Paragraph("; ".join(adjusted) + ".", "Adjusted", brief=True)] if adjusted else []
     return ReportSection("What each arm costs", items)
 
 

@@ -33,18 +33,16 @@ def diagrams(results: Results) -> ReportSection | None:
 
 
 def beside_base(first: Architecture | None, base: Variant, variant: Variant, number: int) -> list[Item]:
-    """How a variant differs: its lines, both diagrams, and the settings that it has of its own."""
-    settings = ", ".join(f"{key} {value}" for key, value in variant.settings.items())
-    own = [Paragraph(f"{variant.name} has settings of its own: {settings}")] if settings else []
+    """How a variant's text differs: its lines, and both diagrams."""
     other = architecture_of(variant)
     if first is None or other is None:
-        return [Literally(variant.name, variant.model), *own]
+        return [Literally(variant.name, variant.model)]
     change = difference(first, other)
     if change.equal:
-        return [Paragraph(f"{variant.name}: the equations of {base.name}" + (f"; {settings}" if settings else ""))]
+        return [Paragraph(f"{variant.name}: the equations of {base.name}")]
     lines = Literally(f"{variant.name} beside {base.name}", "\n\n".join(equations(change)))
     alt = f"What differs between {base.name} and {variant.name}"
-    return [lines, Picture(f"diagram-{number}", alt, change.svg), *own]
+    return [lines, Picture(f"diagram-{number}", alt, change.svg)]
 
 
 def equations(change: ModelDifference) -> Iterator[str]:
