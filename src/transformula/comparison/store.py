@@ -8,10 +8,11 @@ KEY/outcome.json  what came of it; written whole, last: a run without it goes on
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from ..atomic_io import flocked, write_whole
 from ..errors import CheckpointError
 from ..plain import plain
 from ..runs.folder import CONFIG
-from ..structured import Malformed, load_json
+from ..structured import Malformed, load_json, read_back
 from .records import Job, Outcome
 
 OUTCOME = "outcome.json"
+NEVER_NEGATIVE = ("loss", "bits_per_byte", "perplexity")  # scores
 WAIT = 0.2  # seconds between looks at a run that another process makes
 
 
@@ -41,17 +43,29 @@ class Store:
         return (self.folder_of(job) / CONFIG).is_file()
 
     def outcome_of(self, job: Job) -> Outcome | None:
-        """What came of a job, under its own name; None where it has not ended, or failed in a way that may pass."""
+        """What came of a job, under its own name; None where it has not ended, or failed in a way that may pass. Raises
+        CheckpointError where the folder holds something else."""
+        path = self.folder_of(job) / OUTCOME
         try:
-            read = load_json(self.folder_of(job) / OUTCOME)
+            outcome = outcome_of_data(load_json(path))
+            check_is_of(job, outcome)
         except FileNotFoundError:
             return None
         except (OSError, Malformed) as error:
-            raise CheckpointError(f"{self.folder_of(job) / OUTCOME}: damaged ({error}); take it away") from None
-        outcome = outcome_of_data(read)
+            remedy = f"take the folder {path.parent} away, and the run is made again"
+            raise CheckpointError(f"{path}: not what came of this run ({error}); {remedy}") from None
         if outcome.status == "failed":
             return None
         return replace(outcome, variant=job.variant, size=job.size, stage=job.stage)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """What came of all runs of the store, whatever comparison they were made for; what cannot be read, or lies in
+        another run's folder, is passed over."""
+        for path in sorted(self.path.glob(f"*/{OUTCOME}")):
+            with suppress(OSError, Malformed):
+                outcome = outcome_of_data(load_json(path))
+                if outcome.key == path.parent.name:
+                    yield outcome
 
     def complete(self, job: Job) -> Outcome | None:
         """What came of a job, with all that it asks for; None where something is left to do."""
@@ -82,12 +96,30 @@ class Store:
             yield
 
 
-def outcome_of_data(data: Mapping[str, Any]) -> Outcome:
-    """An outcome as JSON has it; keys of other versions are passed over."""
+def outcome_of_data(data: Any) -> Outcome:
+    """An outcome as JSON has it; keys of other versions, and scores that were not finite, are passed over. Raises
+    Malformed for what is none."""
     known = {field.name for field in fields(Outcome)}
-    read = {key: value for key, value in data.items() if key in known}
-    for key in ("curve", "evaluated"):
-        read[key] = tuple(tuple(point) for point in read.get(key, ()))
-    for key in ("rows", "weights", "telemetry", "samples"):
-        read[key] = tuple(read.get(key, ()))
-    return Outcome(**read)
+    if isinstance(data, dict):
+        data = {key: finite(value) if key == "scores" else value for key, value in data.items() if key in known}
+    return read_back(Outcome, data, "outcome")
+
+
+def finite(scores: Any) -> Any:
+    return {name: score for name, score in scores.items() if score is not None} if isinstance(scores, dict) else scores
+
+
+def check_is_of(job: Job, outcome: Outcome) -> None:
+    """Raise Malformed for what another run has left, or no run can."""
+    said = {"key": (outcome.key, job.key), "seed": (outcome.seed, job.seed)}
+    said |= {"learning rate": (f"{outcome.lr:.12g}", f"{job.lr:.12g}")}
+    for name, (theirs, ours) in said.items():
+        if theirs != ours:
+            raise Malformed(f"its {name} is {theirs}, and that of this run {ours}")
+    score = outcome.score
+    if outcome.status != "done":
+        return
+    if score is None or not math.isfinite(score):
+        raise Malformed("it is done and has no score")
+    if score != outcome.scores.get(job.score, score) or (job.score in NEVER_NEGATIVE and score < 0):
+        raise Malformed(f"its score is {score:g}, which is none that this run can have")

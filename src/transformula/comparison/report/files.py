@@ -8,16 +8,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from ...atomic_io import write_whole
-from ...errors import InputError, shortened
+from ...errors import InputError
 from ...ownership import claim, mark, marked_files
-from ...structured import load_json
+from ...structured import load_json, read_back
 from ..records import Outcome, Results, Verdict
 from .document import pictures_of, sections_of
 from .markdown import FIGURES, markdown
@@ -94,26 +91,11 @@ def read_results(path: str | Path) -> Results:
         data = load_json(path)
         if not isinstance(data, dict) or data.pop("version", None) != VERSION:
             raise ValueError(f"expected the results of a comparison, version {VERSION}")
-        return type_of_results().validate_python(data)
+        return read_back(Results, data, "results")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
-        what = mistake_of(error) if isinstance(error, ValidationError) else error
-        raise InputError(f"{path}: {what}; give a results.json that `compare` wrote") from None
-
-
-@cache
-def type_of_results() -> TypeAdapter[Results]:
-    return TypeAdapter(Results)
-
-
-def mistake_of(error: ValidationError) -> str:
-    """The first mistake, with its place: 'results.outcomes[3].score: input should be a valid number (got 'low')'."""
-    first = error.errors()[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    what, value = first["msg"][:1].lower() + first["msg"][1:], first["input"]
-    got = f" (got {shortened(repr(value))})" if first["type"] != "missing" else ""
-    return f"results{place}: {what}{got}"
+        raise InputError(f"{path}: {error}; give a results.json that `compare` wrote") from None
 
 
 def row_of(thing: Outcome | Verdict) -> dict[str, Any]:
