@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from tests.invariants.harness import STRUCTURES, inputs, reduced, small
 from transformula import gallery
 from transformula.comparison.gate import ArmTrial, check_arm, check_arms, tensors_of
+from transformula.comparison.gates import overfitting
 from transformula.comparison.records import Arm, GateResult, RunCosts
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
@@ -218,6 +219,36 @@ def test_outputs_that_are_too_large_are_caught() -> None:
 
 
 def test_a_model_that_learns_nothing_is_caught() -> None:
+    still = trial(LAYER)
+    stopped = replace(still, loss=lambda module: still.loss(module).detach().requires_grad_())
+    assert "learns hardly anything" in failed(stopped)["G2"]
+
+
+def test_a_batch_that_is_passed_is_known_by_heart() -> None:
+    """Each of its targets is right, and surely so."""
+    result = found(trial(LAYER))["G2"]
+    assert result.passed and "known by heart" in result.text
+    assert result.values["lowest"] <= 0.05 * result.values["first"] and result.values["steps"] < 200
+
+
+@pytest.mark.parametrize("time_left, steps", [(True, 200), (False, 2)])
+def test_a_model_that_learns_slowly_is_called_so_and_not_broken(
+    monkeypatch: pytest.MonkeyPatch, time_left: bool, steps: int
+) -> None:
+    """Half of the loss stays, whatever is learned; or there is no time."""
+    quick = trial(LAYER)
+    with torch.no_grad():
+        first = float(quick.loss(quick.module().eval()))
+    slow = replace(quick, loss=lambda module: quick.loss(module) / 2 + first / 2) if time_left else quick
+    monkeypatch.setattr(overfitting, "SECONDS", 600.0 if time_left else 0.0)
+    result = found(slow)["G2"]
+    assert (result.passed, result.word, result.values["steps"]) == (None, "learns slowly", steps)
+    assert ("for which there was time" in result.text) != time_left
+    assert "it learns, and does not know the batch by heart" in result.text
+
+
+def test_a_gradient_that_is_stopped_is_caught_however_short_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overfitting, "SECONDS", 0.0)
     still = trial(LAYER)
     stopped = replace(still, loss=lambda module: still.loss(module).detach().requires_grad_())
     assert "learns hardly anything" in failed(stopped)["G2"]

@@ -37,11 +37,13 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Finding:
-    """What a gate found. `passed` None: it does not apply, and `text` says why."""
+    """What a gate found. `passed` None: neither passed nor failed, and `text` says why; `word` says what it is, "" that
+    it does not apply."""
 
     passed: bool | None
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    word: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
                 finding = check(trial)
         except (TransformulaError, RuntimeError, ArithmeticError) as error:
             finding = Finding(False, f"could not be checked: {error}")
-        results.append(GateResult(*arm.arm_key, name, title, finding.passed, finding.text, finding.values))
+        said = (finding.passed, finding.text, finding.values, finding.word)
+        results.append(GateResult(*arm.arm_key, name, title, *said))
     return results
 
 
@@ -160,10 +163,10 @@ def trial_of(arm: Arm) -> ArmTrial:
 
 def few_rows(arm: Arm, prepared: Prepared) -> Prepared:
     """The arm's data in batches of two rows, or of few tokens where the task counts those; as they are where neither
-    can be."""
-    few: dict[str, Any] = {"batch": ROWS}
-    if prepared.plan.kind.sequences is None:
-        few = {"batch_tokens": TOKENS}
+    can be. Without label smoothing, under which no loss comes to 0."""
+    few: dict[str, Any] = {"batch_tokens": TOKENS} if prepared.plan.kind.sequences is None else {"batch": ROWS}
+    if getattr(prepared.plan.data, "label_smoothing", 0):
+        few["label_smoothing"] = 0.0
     try:
         return prepare({**arm.config, "device": "cpu", "precision": "float32", "accumulate": 1, **few})
     except InputError:

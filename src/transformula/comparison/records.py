@@ -167,7 +167,8 @@ class WithArms(ReadBack):
 
 @dataclass(frozen=True)
 class GateResult(OfArm):
-    """One check of an arm before its runs. `passed` None: it does not apply, and `text` says why."""
+    """One check of an arm before its runs. `passed` None: neither passed nor failed, as `word` says ("": it does not
+    apply), and `text` says why."""
 
     variant: str
     size: str
@@ -176,6 +177,7 @@ class GateResult(OfArm):
     passed: bool | None
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    word: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}, {self.title}: {self.text}"
@@ -273,6 +275,8 @@ class Verdict(OfArm):
     detectable    the smallest difference that so many pairs find with a power of 80 %
     speedup       in FLOPs and in seconds, each (estimate, low, high), where there are two sizes or more
     stopped       the check that the variant fails, with what it said, so that no runs of it were made; else ""
+    early         steps of the base's runs, where they taught it nothing that the simplest model of the data does not
+                  know, so that all that is said is said of early learning; else 0
     sentence      the verdict in one plain sentence; may and may_not: what may be claimed of it, and what may not
     """
 
@@ -298,6 +302,7 @@ class Verdict(OfArm):
     detectable: float | None = None
     speedup: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     stopped: str = ""
+    early: int = 0
     may: str = ""
     may_not: str = ""
 
@@ -317,6 +322,7 @@ class Results(WithArms):
                  over the grid, by the same keys
     environment  versions, machine, commit, data
     audit        in what each variant differs from the base
+    lead         what is to be read before all else: that nothing was learned; else ""
     question     what a study asks; claims: what papers say of it, each with its source
     """
 
@@ -335,6 +341,7 @@ class Results(WithArms):
     sensitivity: ByKey
     environment: Mapping[str, Any]
     notes: Row[str] = ()
+    lead: str = ""
     question: str = ""
     claims: Row[tuple[str, str]] = ()
     audit: Row[Audit] = ()
