@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import random
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from transformula.comparison.gate import check_arms
 from transformula.comparison.records import GateResult, Outcome
 from transformula.comparison.report.files import json_of, write_report
 from transformula.comparison.settings import ComparisonSettings
-from transformula.errors import InputError
+from transformula.errors import CheckpointError, InputError
 from transformula.ownership import MARKER
 
 PAIR = ["pre-norm", "rezero"]
@@ -119,10 +121,9 @@ def test_a_grid_of_settings_says_the_effect_of_each(runs, given, monkeypatch) ->
                "0.1, optimizer=muon": 0.1}  # fmt: skip
     for name, effect in effects.items():
         monkeypatch.setitem(EFFECTS, f"warmup={name}", effect)
-    notes = compare(["pre-norm"], vary=["warmup=0,0.1", "optimizer=adamw,muon"], **given).results.notes
-    [effect] = [note for note in notes if note.startswith("optimizer=muon, over all other settings")]
-    assert "+0.1" in effect and "after Holm's correction" in effect
-    assert any(note.startswith("warmup=0.1 with optimizer=muon") for note in notes)
+    said = repr(compare(["pre-norm"], vary=["warmup=0,0.1", "optimizer=adamw,muon"], **given))
+    assert re.search(r"\noptimizer=muon +\+0\.(09|1)\d* +\+0\.\d+ to \+0\.\d+ ", said)
+    assert re.search(r"\nwarmup=0.1 with optimizer=muon ", said)
 
 
 def test_the_same_call_makes_no_run_again_and_ends_with_the_same_results(runs, given) -> None:
@@ -145,6 +146,58 @@ def test_an_interrupted_comparison_says_how_it_goes_on_and_does(runs, given, cap
     assert len(runs.jobs) == 8
     assert json.loads(capsys.readouterr().out) == json.loads(Path("comparison/results.json").read_text())
     assert compare(PAIR, **given).exit_status == 0 and len(runs.jobs) == 8  # in Python, what was begun by typing
+
+
+@pytest.mark.parametrize("signal_name, status", [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGINT", 130)])
+def test_a_signal_ends_a_comparison_and_says_how_it_goes_on(
+    runs, given, capsys, monkeypatch, signal_name, status
+) -> None:
+    def signalled(job, store):
+        if len(runs.jobs) == 3:
+            os.kill(os.getpid(), getattr(signal, signal_name))
+        return runs(job, store)
+
+    monkeypatch.setattr("transformula.comparison.engines.here.run_job", signalled)
+    before = signal.getsignal(signal.SIGTERM)
+    options = {key: value for key, value in given.items() if key != "quiet"}
+    typed = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    assert main(["compare", *PAIR, *typed, "--quiet"]) == status
+    said = capsys.readouterr().err
+    assert "3 of 8 runs are kept" in said and "to go on: transformula compare pre-norm rezero" in said
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_plan_of_an_extended_comparison_says_which_runs_are_there(runs, given) -> None:
+    tuned = {**given, "lr": "tune", "lr_points": 3, "lr_seeds": 2}
+    assert "there already" not in repr(compare(PAIR, dry_run=True, **tuned))
+    compare(PAIR, **tuned)
+    made = len(runs.jobs)
+    whole, more = (compare(each, dry_run=True, **tuned) for each in (PAIR, [*PAIR, TWIN]))
+    assert "runs: 20, of which 20 are there already" in repr(whole) and whole.seconds == 0
+    assert "runs: 30, of which 20 are there already" in repr(more) and more.seconds > 0
+    assert "runs: 22, of which 20 are there already" in repr(compare(PAIR, dry_run=True, **{**tuned, "seeds": 5}))
+    assert len(runs.jobs) == made
+
+
+@pytest.mark.parametrize("theirs", ["report.md", "results.json", "figures/mine.svg", "plan.json", "verdicts.csv"])
+def test_files_of_others_in_the_folder_are_left_alone(runs, given, monkeypatch, theirs) -> None:
+    monkeypatch.setattr(module, "write_report", write_report)
+    mine = Path("comparison") / theirs
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(CheckpointError, match=f"holds {theirs}, which .* name another folder, or move the file away"):
+        compare(PAIR, **given)
+    assert runs.jobs == [] and mine.read_text() == "mine"
+    assert [path.name for path in Path("comparison").rglob("*") if path.is_file()] == [mine.name]
+
+
+def test_a_folder_of_figures_of_others_stays_in_a_comparisons_folder(runs, given, monkeypatch) -> None:
+    compare(PAIR, **given)
+    mine = Path("comparison/figures/mine.svg")
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    compare([*PAIR, TWIN], **given)
+    assert mine.read_text() == "mine"
 
 
 def test_variants_and_seeds_are_added_to_what_is_there(runs, given) -> None:

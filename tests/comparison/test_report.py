@@ -20,6 +20,9 @@ from typing import Any
 import pytest
 
 from tests.comparison.fake import fake_results
+from tests.comparison.statistics.simulated import outcomes_of
+from tests.comparison.statistics.test_factorial import GRID, measured
+from tests.comparison.statistics.test_scale import made
 from tests.pace import PATIENCE
 from transformula.comparison.records import Results, Variant, Verdict
 from transformula.comparison.report import (
@@ -35,6 +38,7 @@ from transformula.comparison.report.document import Picture, ReportTable, sectio
 from transformula.comparison.report.files import json_of
 from transformula.comparison.report.numbers import NOTHING
 from transformula.comparison.report.sections.forest import forest_of
+from transformula.comparison.report.sections.plain_words import lead_of
 from transformula.errors import CheckpointError, InputError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -275,11 +279,96 @@ def test_a_variant_that_no_simple_model_falls_short_of_is_said(results):
     assert "simple models of the same data: 3-gram 2.9" in markdown_of(results)
 
 
+def unlearned(results: Results, *past: str) -> Results:
+    """The same, of models that are no better than the 3-gram, but for those that are `past` it."""
+    behind = [o if o.variant in past else replace(o, score=o.score and o.score + 3) for o in results.outcomes]
+    early = [replace(verdict, early=1000) for verdict in results.verdicts]
+    return replace(results, outcomes=behind, verdicts=early)
+
+
+@pytest.mark.parametrize("form", [text_of, markdown_of, notebook_html_of, html_of])
+def test_that_nothing_was_learned_leads_every_form(form, results, monkeypatch):
+    monkeypatch.setattr(Picture, "svg", "<svg/>")
+    said = " ".join(re.sub(r"<[/a-z][^>]*>|\\|\*", "", form(unlearned(results))).split())
+    lead = "Nothing was learned that a 3-gram does not know: this comparison says only how fast the first steps go."
+    assert said.index(lead) < said.index("Found") < said.index("In the first 1,000 steps, beside pre-norm")
+    assert re.search(r"After 1,000 steps pre-norm reaches 4\.6\d+, and the 3-gram of the same data 2\.90* bits", said)
+    if form in (markdown_of, html_of):
+        assert "better (first 1,000 steps)" in said and "Differences to pre-norm in the first 1,000 steps" in said
+    assert "did not come up to" not in said and lead not in form(results)
+
+
+def test_a_variant_that_passes_the_bar_where_the_base_does_not_is_named(results):
+    lead = lead_of(unlearned(results, "rezero"))
+    assert lead.startswith("pre-norm, the base, learned nothing that a 3-gram does not know: this comparison says only")
+    assert re.search(r"Beyond that came rezero \(1\.6\d*\)\.$", lead)
+
+
+def test_the_bar_of_another_task_is_called_by_its_name():
+    results = fake_results(("pre-norm", "rezero"), sizes=("only",), points=8, lower=False)
+    known = {"copy": 60.0, "word by word": 70.0}
+    lead = lead_of(replace(results, outcomes=[replace(o, baselines=known) for o in results.outcomes]))
+    assert lead.startswith('Nothing was learned that the simple model "copy" does not know')
+    assert "the copy of the same data 60.0" in lead and "higher is better" in lead
+    few = {"copy": 1.0, "word by word": 70.0}
+    assert lead_of(replace(results, outcomes=[replace(o, baselines=few) for o in results.outcomes])) == ""
+
+
+@pytest.mark.parametrize("form, point", [(text_of, "  - "), (markdown_of, "- "), (html_of, "<li>")])
+def test_several_variants_are_a_list_of_a_line_each(form, point, results, monkeypatch):
+    monkeypatch.setattr(Picture, "svg", "<svg/>")
+    rows = form(results).replace("<li>", "\n<li>").splitlines()
+    points = [row for row in rows if row.startswith(point)]
+    for name in ("post-norm is unstable", "rezero is better by", "parallel is not decided"):
+        assert len([row for row in points if row.startswith(point + name)]) == 1
+    assert [row for row in points if "Of parallel: that parallel and pre-norm are equal." in row]
+    one = form(fake_results(("pre-norm", "rezero"), sizes=("only",), points=8))
+    assert "</li>" not in one and f"{point}rezero is" not in one and "(lower is better): rezero is" in one
+
+
+def test_effects_of_a_grid_are_a_table_and_a_picture() -> None:
+    names = ["-".join(cell.values()) for cell in GRID]
+    variants = [Variant(name, "", "", levels=cell) for name, cell in zip(names, GRID, strict=True)]
+    runs = outcomes_of(dict(zip(names, measured(GRID).T.tolist(), strict=True)))
+    whole = replace(fake_results(sizes=("only",), points=8), variants=variants, outcomes=runs, base=names[0])
+    (part,) = sections_of(whole, ["effects-of-settings"])
+    _, table, picture = part.items
+    rows = {row[0].text: row[1:] for row in table.rows}
+    assert len(rows) == 9 and table.brief
+    mean, interval, p = rows["norm=layer"]
+    assert mean.value == pytest.approx(0.03, abs=0.004) and " to " in interval.text and p.value < 0.05
+    assert rows["norm=layer with optimizer=muon"][0].value == pytest.approx(0.04, abs=0.004)
+    assert "norm=layer with optimizer=muon +0.04" in picture.alt and "<svg" in picture.svg
+    assert sections_of(fake_results(points=8), ["effects-of-settings"]) == []
+    few = replace(whole, outcomes=[o for o in runs if o.variant != names[3]])
+    assert sections_of(few, ["effects-of-settings"]) == []
+
+
+def test_the_law_over_three_sizes_is_said_and_drawn(monkeypatch) -> None:
+    runs, arms = made(["small", "large", "huge"], floor=1.0, noise=1e-4)
+    variants = [Variant(name, name, "") for name in ("base", "fast", "slow")]
+    whole = replace(fake_results(points=8), variants=variants, arms=arms, outcomes=runs, base="base", verdicts=())
+    (part,) = sections_of(whole, ["compute"])
+    law, speedups, picture = part.items
+    assert law.text.startswith("Over the sizes the loss is 1") and "interval of the exponent: 0." in law.text
+    assert [(row[0].text, row[1].text[:3]) for row in speedups.rows] == [("fast", "1.5"), ("slow", "0.8")]
+    assert "Dotted" in picture.caption and "<svg" in picture.svg
+    two = replace(whole, arms=[arm for arm in arms if arm.size != "huge"])
+    assert [type(item) for item in sections_of(two, ["compute"])[0].items] == [Picture]
+
+
 def test_runs_that_were_lost_are_shown_with_their_reason(results, monkeypatch):
     monkeypatch.setattr(Picture, "svg", "<svg/>")
     for said in (text_of(results), markdown_of(results), html_of(replace(results, verdicts=(), variants=()))):
         assert "out of memory" in said
         assert "4.61" in said, "a check that failed"
+
+
+def test_a_check_that_is_neither_passed_nor_failed_is_called_by_its_word(results):
+    slow = [replace(g, passed=None, word="learns slowly", text="slow") for g in results.gates if g.name == "G2"]
+    said = text_of(replace(results, gates=slow[:1]), width=100)
+    assert "No check failed; of these there is more to say:" in said and "learns slowly" in said
+    assert "Every check passed" not in said and "learns slowly" in markdown_of(replace(results, gates=slow))
 
 
 def test_the_table_counts_the_runs_that_diverged_as_the_verdicts_do(results):

@@ -76,7 +76,7 @@ def test_a_trained_model_is_inspected_once_also_long_after_its_run(job, store, o
     assert outcome.inspected is None and store.complete(job) and store.complete(asked) is None
     monkeypatch.setattr(running, "train_job", None)
     looked = run_job(asked, store)
-    assert replace(looked, inspected=None, baselines={}) == outcome
+    assert replace(looked, inspected=None) == outcome
     assert looked == run_job(asked, store) == store.complete(asked)
     folder = store.folder_of(job)  # whose best model is its last
     ablation = inspect(folder, "ablate", rows=5).data
@@ -95,9 +95,9 @@ def test_baselines_are_in_the_score_that_is_compared(job, store, outcome) -> Non
     """Characters of one byte: bits per byte are nats per character over log 2."""
     plan = plan_resume(store.folder_of(job), {}, ())
     task = plan.kind.make(plan.data, dict(plan.architecture.numbers), inputs=plan.architecture.inputs, batch=1)
-    nats, bits = (running.baselines_of(task, score, outcome.scores) for score in ("loss", "bits_per_byte"))
+    nats, bits = (running.baselines_of(task, score) for score in ("loss", "bits_per_byte"))
     assert bits == pytest.approx({name: value / math.log(2) for name, value in nats.items()}) and nats
-    assert running.baselines_of(task, "perplexity", outcome.scores) == {}
+    assert running.baselines_of(task, "perplexity") == {} and outcome.baselines == nats
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(job, tmp_path, outcome, monkeypatch) -> None:

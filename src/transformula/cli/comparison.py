@@ -52,8 +52,8 @@ def compare(given: Given) -> int:
     """Is A better than B? Variants are trained alike: with the same seeds, which pair them, a learning rate tuned for
     each, and equal tokens, parameters, FLOPs or time. The report says in plain words what was found, how sure it is,
     and what may be claimed. The comparison's folder holds the plan, written before anything runs, the results and the
-    report; runs lie in the store, and other comparisons use them again. Ctrl-C saves; the same command goes on. With
-    more variants or seeds it adds to what is there. The exit status is 3 if a variant is undecided."""
+    report; runs lie in the store, and other comparisons use them again. Ctrl-C and SIGTERM save; the same command goes
+    on. With more variants or seeds it adds to what is there. The exit status is 3 if a variant is undecided."""
     from ..comparison.compare import compare
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,19 +19,21 @@ from ..notebook import page
 from ..ownership import claim
 from ..plain import plain
 from ..structured import Malformed, load_json
+from ..training.failure import preemptible
 from ..training.parallel.place import refuse_ranks
 from ..training.progress import Progress
 from .board import Board
+from .budget import run_seconds
 from .engine import engines, outcomes_of
 from .jobs import interleaved
 from .plan import ComparisonPlan
 from .planning import FOLDER, make_plan
-from .records import Arm, GateResult, Job, Outcome, Results, Verdict
+from .records import Arm, GateResult, Job, Key, Outcome, Results, Stage, Verdict
 from .report.files import FILES, write_report
 from .report.page import notebook_html_of
+from .report.sections.plain_words import lead_of
 from .report.terminal import text_of
 from .settings import LOOKS, ComparisonSettings
-from .statistics.findings import further_findings
 from .statistics.power import PURPOSE, noise_of_tuning
 from .statistics.sequential import undecided
 from .statistics.terms import Terms
@@ -182,12 +185,12 @@ def comparison(
     if study is not None:
         plan = replace(plan, notes=[*plan.notes, *study.unstated(plan.audit)])
     if settings.dry_run:
-        return plan
+        return with_runs_there(plan, Store(settings.store))
     left = different(plan)
     claim(folder, (GATES, *FILES))
     plan.write(folder)
     store = Store(settings.store)
-    with Progress("runs", quiet=quiet) as shown:
+    with preemptible(), Progress("runs", quiet=quiet) as shown:
         at_once = settings.at_once or plan.at_once
         gates = gates_of(left, folder, shown)
         stopped = stopped_variants(left, gates)
@@ -208,6 +211,27 @@ def comparison(
         results = replace(results, name=title, question=study.question, claims=claims)
     write_report(results, folder)
     return Comparison(plan, results, folder)
+
+
+def with_runs_there(plan: ComparisonPlan, store: Store) -> ComparisonPlan:
+    """A plan that says how many of its runs the store has: it is gone through as it would be run, and nothing runs."""
+    there = Counter[tuple[Key, Stage]]()
+
+    def look(jobs: Sequence[Job]) -> list[Outcome]:
+        known = [outcome for job in jobs if (outcome := store.outcome_of(job)) is not None]
+        there.update((outcome.arm_key, outcome.stage) for outcome in known)
+        return known
+
+    if not store.path.is_dir():
+        return plan
+    tuned, arms = tune(plan, look), [arm for arm in plan.arms if plan.runs(arm)]
+    for arm in arms:
+        look(confirming(plan, arm, tuned, plan.seeds))
+    kept = [min(there[arm.arm_key, "tune"], plan.tuning_runs(arm)) + there[arm.arm_key, "confirm"] for arm in arms]
+    costs = [(run_seconds(arm), plan.runs(arm)) for arm in arms]
+    left = sum(seconds * (runs - known) for (seconds, runs), known in zip(costs, kept, strict=True))
+    share = left / sum(seconds * runs for seconds, runs in costs)
+    return replace(plan, there=sum(kept), seconds=plan.seconds and plan.seconds * share)
 
 
 def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateResult]:
@@ -239,13 +263,13 @@ def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) 
         if gate.passed is False and gate.variant in names
     ]
     failed = [f"{o.variant} ({o.size}), seed {o.seed}: failed: {o.reason}" for o in outcomes if o.status == "failed"]
-    findings = further_findings(plan.variants, plan.arms, outcomes, plan.base, plan.unit, plan.lower)
-    return Results(
+    results = Results(
         name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
         lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
         verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
-        notes=[*findings, *plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit),
+        notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit),
     )  # fmt: skip
+    return replace(results, lead=lead_of(results))
 
 
 def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outcome], list[Verdict]]:

@@ -48,6 +48,7 @@ class ComparisonPlan(WithArms):
     detectable  the smallest difference that the runs find with a power of 80 %, None where it cannot be said; noise:
                 the standard deviation of paired differences that this assumes, and noise_source where it is from
     at_once     runs at the same time that the estimate of time counts with; seconds: that estimate
+    there       runs of it that the store has, where that was looked for; `seconds` is then of the others
     notes       what was chosen or reduced, in sentences
     audit       in what each variant differs from the base
     """
@@ -70,6 +71,7 @@ class ComparisonPlan(WithArms):
     notes: Sequence[str] = ()
     use: Sequence[str] = field(default_factory=tuple)
     audit: Sequence[Audit] = ()
+    there: int = 0
 
     @property
     def same(self) -> list[str]:
@@ -266,7 +268,8 @@ def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
         yield "learning rate: not tuned"
     yield f"seeds: {len(plan.seeds)}, paired, from {plan.seeds[0]} to {plan.seeds[-1]}; score: {plan.unit}"
     time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
-    yield f"runs: {sum(map(plan.runs, plan.arms))}{time}"
+    there = f", of which {plan.there} are there already" if plan.there else ""
+    yield f"runs: {sum(map(plan.runs, plan.arms))}{there}{time}"
     if plan.detectable is not None and plan.noise is not None:
         yield (
             f"detectable difference: {plan.detectable:.2g} {plan.unit}, with a power of 80 %, if paired differences"

@@ -88,6 +88,7 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
     return replace(
         outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), rows=tuple(rows),
         weights=tuple(weights), tokens=run.result.units, seconds=run.result.seconds,
+        baselines=baselines_of(run.task, name),
     )  # fmt: skip
 
 
@@ -100,8 +101,8 @@ def last_model(job: Job, folder: Path) -> nn.Module:
 
 
 def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
-    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; a look into the
-    trained model, and the score of the task's baselines."""
+    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; and a look into
+    the trained model."""
     samples, inspection = outcome.lacks_samples(job), outcome.lacks_inspection(job)
     if not samples and not inspection:
         return outcome
@@ -119,16 +120,15 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))
             outcome = replace(outcome, samples=texts)
         if inspection:
-            baselines = baselines_of(task, job.score or task.score, outcome.scores)
-            outcome = replace(outcome, inspected=inspect_trained(task, module, job.inspect_rows), baselines=baselines)
+            outcome = replace(outcome, inspected=inspect_trained(task, module, job.inspect_rows))
     return store.keep(job, outcome)
 
 
-def baselines_of(task: Task, score: str, scores: Mapping[str, float]) -> dict[str, float]:
-    """The task's baselines in a score: its main one, or bits per byte, of which its loss is a multiple."""
+def baselines_of(task: Task, score: str) -> dict[str, float]:
+    """The task's baselines in a score: its main one, or bits per byte where its loss is nats per byte."""
     if score != task.score and (task.score, score) != ("loss", "bits_per_byte"):
         return {}
-    scale = scores[score] / scores[task.score] if scores.get(task.score) else 1.0
+    scale = 1.0 if score == task.score else 1 / math.log(2)
     return {name: float(value) * scale for name, value in task.baselines().items()}
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..cost.words import bytes_in_words
-from ..errors import NotFinite, RunError, TransformulaError
+from ..errors import Interrupted, NotFinite, Preempted, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
 from ..runs.folder import command
 from ..tasks.base import Batch, Task
@@ -65,6 +65,30 @@ class Interrupts:
         """Raise Asked if the run was asked to end."""
         if self.asked:
             raise Asked
+
+
+@contextmanager
+def preemptible() -> Iterator[None]:
+    """Work of several runs, which the first SIGTERM or SIGUSR1 ends as Ctrl-C does, and which then is Preempted. Only
+    the main thread can listen; elsewhere nothing changes."""
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        if not heard:  # the second signal of a scheduler comes while the runs are being saved
+            heard.append(number)
+            raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, hear) for number in ASKING if main and number != signal.SIGINT}
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted) as error:
+        if heard:
+            raise Preempted(str(error) or "interrupted") from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def explain_failure(state: RunState, saving: Saving, error: Exception) -> TransformulaError:

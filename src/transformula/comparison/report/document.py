@@ -31,11 +31,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph of plain text. `label` stands before it; brief: a terminal shows it, too."""
+    """A paragraph of plain text. `label` stands before it; brief: a terminal shows it, too; `points`: a list below."""
 
     text: str
     label: str = ""
     brief: bool = False
+    points: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ def escaped(text: str) -> str:
 def item_rows(item: Item) -> Iterator[str]:
     if isinstance(item, Paragraph):
         yield f"**{escaped(item.label)}.** {escaped(item.text)}" if item.label else escaped(item.text)
+        yield from ("", *(f"- {escaped(point)}" for point in item.points)) if item.points else ()
     elif isinstance(item, Picture):
         yield f"![{escaped(item.alt)}]({FIGURES}/{item.name}.svg)"
         if item.caption:

@@ -83,6 +83,8 @@ def item_html(item: Item) -> Iterator[str]:
     if isinstance(item, Paragraph):
         label = f'<span class="label">{escape(item.label)}</span>' if item.label else ""
         yield f"<p>{label}{escape(item.text)}</p>"
+        if item.points:
+            yield f"<ul>{''.join(f'<li>{escape(point)}</li>' for point in item.points)}</ul>"
     elif isinstance(item, ReportTable):
         yield from table_html(item)
     elif isinstance(item, Picture):

@@ -33,6 +33,8 @@ def item_lines(item: Item, width: int) -> Iterator[str]:
     elif isinstance(item, Paragraph):
         label = f"{item.label}: " if item.label else ""
         yield from textwrap.wrap(printable(label + item.text), width, subsequent_indent="  " if label else "")
+        for point in item.points:
+            yield from textwrap.wrap(printable(f"  - {point}"), width, subsequent_indent="    ")
     else:
         yield from (printable(line) for line in [f"{item.title}:", *item.text.splitlines()])
 

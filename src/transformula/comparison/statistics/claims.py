@@ -23,6 +23,10 @@ def may_claim(verdict: Verdict, case: Case) -> str:
     if case.rates_differ:
         rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
+    if early := case.early:
+        reached = f"{early.mean:.3g} against {early.bar:.3g} {case.terms.unit}".rstrip()
+        where = f"In the first {early.steps:,} steps on this data, while {verdict.base} is still no better than"
+        where = f"{where} {early.model} ({reached}), at this size{rates}"
     text = f"{where}, {finding(verdict, case)}{several_changes(case)}."
     if len(verdict.differences) < MIN_PAIRS and verdict.word not in ("inconclusive", "unstable"):
         return f"An indication only, from {len(verdict.differences)} pairs of runs: {text[:1].lower()}{text[1:]}"
@@ -75,6 +79,8 @@ def of_word(verdict: Verdict, case: Case) -> Iterator[str]:
 
 
 def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
+    if case.early:
+        yield f"it holds of models that have learned more ({verdict.base} did not come up to {case.early.model})"
     if len(case.changed) > 1:
         yield f"one of what differs is the cause ({', '.join(case.changed)}: they were changed together)"
     if case.sizes == 1:

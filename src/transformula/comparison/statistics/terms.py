@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..records import Arm
+from .learning import Unlearned
 from .paired import Estimate
 from .pairs import Pairs
 from .power import LEVEL, Noise
@@ -42,7 +43,7 @@ class Terms:
 class Case:
     """A variant beside the base at one size. `p` and `equivalence` are corrected for looks, then for the `family`, the
     number of variants at this size; `arms`: the base's and the variant's; `at_edge`: those of the two whose best rate
-    is the first or the last of its grid."""
+    is the first or the last of its grid; `early`: that the base has learned no more than a simple model."""
 
     terms: Terms
     variant: str
@@ -57,6 +58,7 @@ class Case:
     arms: tuple[Arm, ...] = ()
     at_edge: tuple[str, ...] = ()
     sizes: int = 1
+    early: Unlearned | None = None
 
     @property
     def changed(self) -> Sequence[str]:

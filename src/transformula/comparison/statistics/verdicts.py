@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from ..records import Arm, Outcome, Verdict, Word
 from .claims import may_claim, may_not_claim
+from .learning import unlearned
 from .noise import noise_of_pairs
 from .paired import Estimate, bootstrap_interval, equivalence_p, holm, paired_test, sign_flip, unpaired_test
 from .pairs import Pairs, pair
@@ -43,6 +44,7 @@ def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> lis
         names = [arm.variant for arm in arms if arm.size == size and arm.variant != base]
         cases = [case_of(outcomes, name, size, terms, len(names)) for name in names]
         p = holm([case.p for case in cases])
+        early = unlearned(outcomes, known.get((base, size)), lower)
         same = iter(holm([case.equivalence for case in cases if case.equivalence is not None]))
         for case, p_holm in zip(cases, p, strict=True):
             equivalence = None if case.equivalence is None else next(same)
@@ -50,7 +52,7 @@ def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> lis
             at_edge = tuple(name for name, curve in curves.items() if curve and curve.at_edge)
             both = tuple(known[name, size] for name in (base, case.variant) if (name, size) in known)
             case = replace(case, p=p_holm, equivalence=equivalence, at_edge=at_edge, sizes=len(sizes), arms=both)
-            verdicts.append(verdict_of(case))
+            verdicts.append(verdict_of(replace(case, early=early)))
     faster = {name: speedups(outcomes, arms, name, base, lower) for name in {v.variant for v in verdicts}}
     return [replace(v, speedup={} if v.word == "unstable" else faster[v.variant].get(v.size, {})) for v in verdicts]
 
@@ -147,6 +149,7 @@ def verdict_of(case: Case) -> Verdict:
         base_diverged=case.pairs.count(of_base=True),
         needed=needed_for(case) if word == "inconclusive" else None,
         detectable=case.detectable,
+        early=case.early.steps if case.early else 0,
     )
     may, may_not = may_claim(verdict, case), may_not_claim(verdict, case)
     return replace(verdict, sentence=sentence_of(verdict, case), may=may, may_not=may_not)

@@ -44,8 +44,9 @@ def basis(verdict: Verdict, case: Case) -> str:
 
 
 def sentence_of(verdict: Verdict, case: Case) -> str:
-    """The verdict in one sentence; the size stands first where there are several."""
+    """The verdict in one sentence; the size stands first where there are several, and that it is of early learning."""
     at = f"at size {verdict.size}, " if case.sizes > 1 else ""
+    at += f"in the first {case.early.steps:,} steps, " if case.early else ""
     text = at + SENTENCES[verdict.word](verdict, case)
     named = text.startswith(verdict.variant)  # names keep their spelling
     return text if named else text[:1].upper() + text[1:]

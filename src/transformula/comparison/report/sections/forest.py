@@ -23,7 +23,9 @@ CAPTION = (
 @section(40)
 def forest(results: Results) -> ReportSection | None:
     items: list[Item] = [forest_of(results, size) for size in results.sizes if results.verdicts_of(size)]
-    return ReportSection(f"Differences to {results.base}", [Paragraph(CAPTION), *items]) if items else None
+    steps = results.verdicts[-1].early if results.verdicts else 0
+    early = f" in the first {steps:,} steps" if steps else ""
+    return ReportSection(f"Differences to {results.base}{early}", [Paragraph(CAPTION), *items]) if items else None
 
 
 def forest_of(results: Results, size: str) -> Picture:

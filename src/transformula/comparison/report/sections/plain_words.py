@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from ....errors import join_words
+from ....tasks.scores.bar import bar_of, passes
 from ...numbers import SMALLEST_P, between, fixed, probability
 from ...records import Results, Verdict
+from ...statistics.learning import unlearned
 from ...statistics.wording import divergences
 from ..document import Paragraph, ReportSection, section
 from ..numbers import digits_of
+
+Said = list[str]  # a line, and the points of a list below it
 
 
 @section(10)
 def plain_words(results: Results) -> ReportSection | None:
     lines = {
+        "First of all": [lead_of(results)],
         "Found": what_was_found(results),
-        "How sure": how_sure(results),
+        "How sure": [how_sure(results)],
         "May be claimed": may_be_claimed(results),
         "May not be claimed": may_not_be_claimed(results),
-        "To be surer": to_be_surer(results),
+        "To be surer": [to_be_surer(results)],
     }
-    return ReportSection("In plain words", [Paragraph(text, label, brief=True) for label, text in lines.items()])
+    items = [Paragraph(text, label, True, points) for label, (text, *points) in lines.items() if text]
+    return ReportSection("In plain words", items)
+
+
+def lead_of(results: Results) -> str:
+    """That nothing was learned, where the base is no better than the simplest model of its data at the size whose
+    verdicts are claimed; else ""."""
+    size = verdicts[0].size if (verdicts := headline(results)) else results.sizes[-1]
+    early = unlearned(results.outcomes, results.arms_by_key.get((results.base, size)), results.lower)
+    if early is None:
+        return ""
+    digits = digits_of(results)
+    means = {name: fmean(scores.values()) for name in results.names if (scores := results.scores_of(name, size))}
+    past = [f"{n} ({fixed(mean, digits)})" for n, mean in means.items() if passes(mean, early.bar, results.lower)]
+    who = f"{results.base}, the base, learned nothing" if past else "Nothing was learned"
+    text = f"{who} that {early.model} does not know: this comparison says only how fast the first steps go. After"
+    text += f" {early.steps:,} steps {results.base} reaches {fixed(early.mean, digits)}, and the {early.name} of the"
+    text += f" same data {fixed(early.bar, digits)} {results.unit_of_differences} ({results.direction})."
+    return text + (f" Beyond that came {join_words(past, 'and')}." if past else "")
 
 
 def headline(results: Results) -> list[Verdict]:
@@ -30,36 +54,38 @@ def headline(results: Results) -> list[Verdict]:
     return next((v for size in reversed(results.sizes) if (v := results.verdicts_of(size))), [])
 
 
-def what_was_found(results: Results) -> str:
+def what_was_found(results: Results) -> Said:
     verdicts = headline(results)
     if not verdicts:
-        return "Nothing yet: no variant has a verdict."
+        return ["Nothing yet: no variant has a verdict."]
     several = len(results.sizes) > 1
     place = f", at the {verdicts[0].size} size" if several else ""
+    early = f"In the first {verdicts[0].early:,} steps, beside" if verdicts[0].early else "Beside"
+    start = f"{early} {results.base}, in {results.unit_of_differences} ({results.direction}){place}:"
     digits = digits_of(results)
-    findings = "; ".join(finding_in_brief(verdict, digits) for verdict in verdicts)
-    text = f"Beside {results.base}, in {results.unit_of_differences} ({results.direction}){place}: {findings}."
+    more = []
     lost, runs = verdicts[0].base_diverged
     if lost and not any(verdict.word == "unstable" for verdict in verdicts):
-        text += f" Of {results.base} itself, {lost} of {runs} runs diverged."
-    text += below_baselines(results, verdicts[0].size)
-    for size in results.sizes[:-1] if several else []:
-        text += " " + other_size(verdicts, results.verdicts_of(size), size)
-    return text
+        more.append(f"Of {results.base} itself, {lost} of {runs} runs diverged.")
+    more += below_baselines(results, verdicts[0].size)
+    more += [other_size(verdicts, results.verdicts_of(size), size) for size in (results.sizes[:-1] if several else [])]
+    return listed(start, [f"{finding_in_brief(verdict, digits)}." for verdict in verdicts], more)
 
 
-def below_baselines(results: Results, size: str) -> str:
-    """Which variants learned so little that a model as simple as the worst baseline has the better score."""
-    if not results.baselines:
-        return ""
-    name, value = next(iter(results.baselines.items()))
-    sign = 1 if results.lower else -1
+def listed(start: str, points: Sequence[str], more: Sequence[str] = ()) -> Said:
+    """A line for one point, with what else there is to say; for several a list below the line."""
+    return [" ".join([start, *points, *more])] if len(points) < 2 else [start, *points, *more]
+
+
+def below_baselines(results: Results, size: str) -> list[str]:
+    """Which variants learned so little that the simplest model has the better score, where the base learned more."""
+    bar, base = bar_of(results.baselines, results.lower), results.arms_by_key.get((results.base, size))
+    if bar is None or unlearned(results.outcomes, base, results.lower):
+        return []
     scores = {variant: results.scores_of(variant, size).values() for variant in results.names}
-    behind = [variant for variant, own in scores.items() if own and all(sign * (s - value) > 0 for s in own)]
-    if not behind or len(behind) == len(scores):
-        return ""
-    reached = f"the {name}, a simple model ({fixed(value, digits_of(results))})"
-    return f" {join_words(behind, 'and')} did not come up to {reached}, in any run."
+    behind = [v for v, own in scores.items() if own and not any(passes(s, bar[1], results.lower) for s in own)]
+    reached = f"the {bar[0]}, a simple model ({fixed(bar[1], digits_of(results))})"
+    return [f"{join_words(behind, 'and')} did not come up to {reached}, in any run."] if behind else []
 
 
 def finding_in_brief(verdict: Verdict, digits: int) -> str:
@@ -116,16 +142,16 @@ def how_sure(results: Results) -> str:
     return text + (f" Checks before the runs failed: {', '.join(failed)}." if failed else "")
 
 
-def may_be_claimed(results: Results) -> str:
+def may_be_claimed(results: Results) -> Said:
     said = list(dict.fromkeys(verdict.may for verdict in headline(results) if verdict.may))
+    if len(said) < 2:
+        return said or ["Nothing: no difference is decided."]
     shared = os.path.commonprefix(said)
-    start = shared.rfind(", ") + 2 if len(said) > 1 and ", " in shared else 0
-    if start:  # what holds of all of them is said once
-        return f"{shared[: start - 2]}: {'; '.join(text[start:].rstrip('.') for text in said)}."
-    return " ".join(said) or "Nothing: no difference is decided."
+    start = shared.rfind(", ") + 2 if ", " in shared else 0  # what holds of all of them is said once
+    return listed(f"{shared[: start - 2]}:" if start else "Each by itself:", [text[start:] for text in said])
 
 
-def may_not_be_claimed(results: Results) -> str:
+def may_not_be_claimed(results: Results) -> Said:
     """What holds of all variants once, then what holds of some."""
     verdicts = [verdict for verdict in headline(results) if not verdict.stopped]
     who: dict[str, list[str]] = {}  # part of a sentence -> the variants of which it may not be claimed
@@ -139,7 +165,8 @@ def may_not_be_claimed(results: Results) -> str:
         said.setdefault(start, []).append(f"that {part}")
     sentences = [start + "; ".join(parts) for start, parts in said.items()]
     sentences.append("anything of far larger models or of other data")
-    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences)
+    first, *others = (f"{text[:1].upper()}{text[1:]}." for text in sentences)
+    return listed(first, others)
 
 
 def to_be_surer(results: Results) -> str:

@@ -84,7 +84,8 @@ def lost_of(results: Results, arm: Arm, verdict: Verdict | None) -> int:
 def word_cell(results: Results, arm: Arm, verdict: Verdict | None) -> Cell:
     if verdict is None:
         return Cell("base" if arm.variant == results.base else "no verdict")
-    return Cell(word_of(verdict, digits_of(results)), verdict.word, MARKS.get(verdict.word, ""))
+    early = f" (first {verdict.early:,} steps)" if verdict.early else ""
+    return Cell(word_of(verdict, digits_of(results)) + early, verdict.word, MARKS.get(verdict.word, ""))
 
 
 def word_of(verdict: Verdict, digits: int) -> str:
