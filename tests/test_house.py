@@ -28,7 +28,7 @@ FOUNDATION: dict[str, set[str]] = {
     "ownership": {"atomic_io", "errors", "structured"},
     "plain": {"notebook"},
     "registry": {"errors", "extras"},
-    "settings": {"errors", "field_names", "plain"},
+    "settings": {"errors", "field_names", "plain", "structured"},
     "structured": set(),
 }
 

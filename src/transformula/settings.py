@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
 from .plain import not_utf8, several
+from .structured import Malformed
 
 FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 """Keys of settings as earlier versions spelled them -> as they are spelled now. Both are read."""
@@ -101,6 +103,24 @@ class Settings(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As plain data that `read` takes back."""
         return self.model_dump(mode="json")
+
+
+def read_back(kind: Any, data: Any, name: str) -> Any:
+    """Plain data as a record, by the types of its fields. Raises Malformed with the first mistake, and its place:
+    'results.outcomes[3].score: input should be a valid number (got 'low')'."""
+    try:
+        return _adapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        what, value = first["msg"][:1].lower() + first["msg"][1:], first["input"]
+        got = f" (got {shortened(repr(value))})" if first["type"] != "missing" else ""
+        raise Malformed(f"{name}{place}: {what}{got}") from None
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    return TypeAdapter(kind)
 
 
 def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,16 +9,12 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
-from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import yaml
 
-from .errors import shortened
-
-T = TypeVar("T")
 MAX_LEVELS = 100  # how deep values may be nested in each other
 MAX_JSON_BYTES = 256 * 2**20  # bytes of a JSON file, at most: the largest tokenizers of others have some 30 MiB
 MAX_YAML_BYTES = 2**20
@@ -86,29 +82,6 @@ def parse_json(text: str) -> Any:
         if not level:
             return value
     raise Malformed(f"it is nested deeper than {MAX_LEVELS} levels")
-
-
-def read_back(kind: type[T], data: Any, name: str) -> T:
-    """Plain data as a record, by the types of its fields. Raises Malformed with the first mistake, and its place:
-    'results.outcomes[3].score: input should be a valid number (got 'low')'."""
-    from pydantic import ValidationError
-
-    try:
-        value: T = _adapter(kind).validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        what, value = first["msg"][:1].lower() + first["msg"][1:], first["input"]
-        got = f" (got {shortened(repr(value))})" if first["type"] != "missing" else ""
-        raise Malformed(f"{name}{place}: {what}{got}") from None
-    return value
-
-
-@cache
-def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 class _Loader(LOADER):  # type: ignore[misc]

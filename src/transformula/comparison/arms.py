@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..analysis.accounting import flops_per_unit
+from ..analysis.sizes import SHAPES, Shape, grown, next_shape, shape_of
 from ..api.identity import identity_of
 from ..api.plan import OUTER
 from ..api.reading import TASK
@@ -20,7 +21,6 @@ from .matching import matched_parameters, matched_steps
 from .plan import rounded
 from .records import Arm, Variant
 from .settings import ComparisonSettings
-from .sizes import SHAPES, Shape, grown, next_shape, shape_of
 from .variants import settings_fields
 from .vary import factor_of
 

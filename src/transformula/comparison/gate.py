@@ -141,8 +141,8 @@ def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
                 finding = check(trial)
         except (TransformulaError, RuntimeError, ArithmeticError) as error:
             finding = Finding(False, f"could not be checked: {error}")
-        said = (finding.passed, finding.text, finding.values, finding.word)
-        results.append(GateResult(*arm.arm_key, name, title, *said))
+        result = GateResult(*arm.arm_key, name, title, finding.passed, finding.text, finding.values, finding.word)
+        results.append(result)
     return results
 
 

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..analysis.accounting import summary
+from ..analysis.sizes import shape_of
 from ..errors import InputError
 from ..language.messages import FormulaError
 from .costs import Config, Prepared, prepare, with_numbers
 from .records import Arm, RunCosts
 from .settings import Matched
-from .sizes import shape_of
 
 AGREE, NOTED = 0.01, 0.02  # as a share: parameters agree within the first; beyond the second a note says so
 MAX_CHANGE = 0.5  # width and depth are changed by at most this share

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..analysis.sizes import SHAPES, Shape, shape_of, size_names
 from ..api.reading import import_packages
 from ..api.unread import refuse
 from ..cost.words import about
@@ -35,7 +36,6 @@ from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, 
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
 from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
-from .sizes import SHAPES, Shape, shape_of, size_names
 from .statistics.power import detectable, needed_pairs
 from .variants import read_variants, with_types
 

@@ -221,7 +221,7 @@ class Outcome(OfArm):
     telemetry  the log's events of telemetry
     learned    learned coefficients of the formula by name: one number, or one for each layer
     samples    what the model wrote from the same prompts and sampling seeds, for a task that writes
-    inspected  what a look into the trained model showed, see `inspected.py`; None before it
+    inspected  what a look into the trained model showed, see `inspection/overview.py`; None before it
     baselines  the score of simple models of the same data, by name; empty for another score than the task's main one
     seconds    that the run took; reason: why it diverged or failed, in words
     """

@@ -7,15 +7,14 @@ that went down) is none: it goes on from its checkpoint when the job is run agai
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, Interrupted, NotFinite, TransformulaError
+from ..inspection.overview import inspect_trained, learned_coefficients
 from ..runs.log import is_number, read_log
-from .inspected import inspect_trained
 from .records import Job, Outcome, Status
 from .store import Store
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..api.run import Run
     from ..tasks.base import Task
-
-LAYER = re.compile(r"\.\d+\.")  # in the path of a module of a layer
 
 
 def run_job(job: Job, store: Store) -> Outcome:
@@ -152,19 +149,3 @@ def points(events: Sequence[Mapping[str, Any]], name: str, value: str) -> tuple[
     rows = [[event.get(key) for key in keys] for event in events if event.get("event") == name]
     whole = [[float(each) for each in row] for row in rows if all(map(is_number, row))]  # type: ignore[arg-type]
     return tuple((int(step), int(units), seconds, number) for step, units, seconds, number in whole)
-
-
-def learned_coefficients(module: nn.Module) -> dict[str, Any]:
-    """The learned coefficients of a model's formula, those of all layers together: {"layers.gain": [0.1, 0.2]}. Of one
-    that is a vector, the mean over its channels."""
-    coefficients: dict[str, Any] = {}
-    for path, part in module.named_modules():
-        record, weight = getattr(part, "record", None), getattr(part, "weight", None)
-        if record is None or record.kind != "coefficient" or weight is None:
-            continue
-        value, name = float(weight.detach().float().mean()), LAYER.sub(".", path)
-        if name == path:
-            coefficients[path] = value
-        else:
-            coefficients.setdefault(name, []).append(value)
-    return coefficients

@@ -21,7 +21,8 @@ from ..atomic_io import flocked, write_whole
 from ..errors import CheckpointError
 from ..plain import plain
 from ..runs.folder import CONFIG
-from ..structured import Malformed, load_json, read_back
+from ..settings import read_back
+from ..structured import Malformed, load_json
 from .records import Job, Outcome
 
 OUTCOME = "outcome.json"
@@ -102,7 +103,8 @@ def outcome_of_data(data: Any) -> Outcome:
     known = {field.name for field in fields(Outcome)}
     if isinstance(data, dict):
         data = {key: finite(value) if key == "scores" else value for key, value in data.items() if key in known}
-    return read_back(Outcome, data, "outcome")
+    outcome: Outcome = read_back(Outcome, data, "outcome")
+    return outcome
 
 
 def finite(scores: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 from ...atomic_io import write_whole
 from ...errors import InputError
 from ...ownership import claim, mark, marked_files
-from ...structured import load_json, read_back
+from ...settings import read_back
+from ...structured import load_json
 from ..records import Outcome, Results, Verdict
 from .document import pictures_of, sections_of
 from .markdown import FIGURES, markdown
@@ -91,7 +92,8 @@ def read_results(path: str | Path) -> Results:
         data = load_json(path)
         if not isinstance(data, dict) or data.pop("version", None) != VERSION:
             raise ValueError(f"expected the results of a comparison, version {VERSION}")
-        return read_back(Results, data, "results")
+        results: Results = read_back(Results, data, "results")
+        return results
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TransformulaError
 
 if TYPE_CHECKING:
-    from ..inspection.ablation import Ablated
-    from ..tasks.base import Task
+    from torch import nn
 
+    from ..tasks.base import Task
+    from .ablation import Ablated
+
+LAYER = re.compile(r"\.\d+\.")  # in the path of a module of a layer
 COLLAPSE_ROWS = 8  # at most: singular values of each row are costly
 
 
@@ -23,9 +27,9 @@ def inspect_trained(task: Task, module: Any, rows: int) -> dict[str, Any]:
     updates      stream -> what each layer changes, RMS(x_l - x_(l-1)) / RMS(x_(l-1))
     notes        why one of these is missing, in words
     """
-    from ..inspection.ablation import ablate, validation_losses
-    from ..inspection.collapse import collapse
-    from ..inspection.rows import validation_rows
+    from .ablation import ablate, validation_losses
+    from .collapse import collapse
+    from .rows import validation_rows
 
     seen: dict[str, Any] = {"rows": rows, "notes": []}
     try:
@@ -51,3 +55,19 @@ def by_layer(ablated: Sequence[Ablated]) -> dict[str, list[float | None]]:
         known = row[each.layer - 1]
         row[each.layer - 1] = each.change if known is None else max(known, each.change)
     return dict(sorted(changes.items()))
+
+
+def learned_coefficients(module: nn.Module) -> dict[str, Any]:
+    """The learned coefficients of a model's formula, those of all layers together: {"layers.gain": [0.1, 0.2]}. Of one
+    that is a vector, the mean over its channels."""
+    coefficients: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        record, weight = getattr(part, "record", None), getattr(part, "weight", None)
+        if record is None or record.kind != "coefficient" or weight is None:
+            continue
+        value, name = float(weight.detach().float().mean()), LAYER.sub(".", path)
+        if name == path:
+            coefficients[path] = value
+        else:
+            coefficients.setdefault(name, []).append(value)
+    return coefficients
