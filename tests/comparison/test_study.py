@@ -1,11 +1,16 @@
 """Studies that come with the program are whole: each can be read, and its variants and settings are what they say."""
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.comparison.arms import write_text
+from transformula.comparison.audit import differences
 from transformula.comparison.compare import StudyReport, compare
+from transformula.comparison.planning import make_plan
+from transformula.comparison.records import Audit
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.study import read_study, study_names
 from transformula.comparison.variants import read_variants
@@ -25,6 +30,41 @@ def test_its_variants_and_settings_can_be_read(name: str, tmp_path: Path) -> Non
         rest = {key: value for key, value in settings.items() if key not in fields}
         variants = read_variants(study.variants, own, rest)
         assert len({variant.name for variant in variants}) == len(variants) > 1
+
+
+WATCHED = {"activation", "hidden", "gated", "heads", "output", "output norm", "dropout", "initial values", "causal"}
+WATCHED |= {what for name in study_names() for names in read_study(name).differences.values() for what in names}
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_variants_differ_in_what_the_study_states_and_in_nothing_else(name: str, tmp_path: Path) -> None:
+    """The base and each variant in all of it; two variants in no more than the two state together. Options of words
+    that the base lacks belong to the layer."""
+    study = read_study(name)
+    (tmp_path / "tinyshakespeare").mkdir()
+    write_text(tmp_path / "tinyshakespeare").rename(tmp_path / "tinyshakespeare/input.txt")
+    met = set()
+    for _, settings in study.comparisons(str(tmp_path), {"sizes": 1, "steps": 20, "budget": None, "match": "tokens"}):
+        fields = ComparisonSettings.model_fields
+        own = ComparisonSettings.read({key: value for key, value in settings.items() if key in fields})
+        plan, _ = make_plan(study.variants, own, {key: value for key, value in settings.items() if key not in fields})
+        assert {audit.variant: audit.names for audit in plan.audit}.items() <= study.differences.items()
+        assert not study.unstated(plan.audit) and not plan.same
+        met |= {audit.variant for audit in plan.audit}
+        for one, two in itertools.combinations(range(1, len(plan.variants)), 2):
+            arms, pair = (plan.arms[two], plan.arms[one]), (plan.variants[one].name, plan.variants[two].name)
+            found = {difference.what for difference in differences(plan.variants[two], *arms)}
+            assert found & WATCHED <= {what for each in pair for what in study.differences[each]}, pair
+    assert met == study.differences.keys()
+
+
+def test_a_study_says_where_it_is_mistaken() -> None:
+    study = read_study("norms")
+    found = [Audit("RMSNorm", (("norm", "a", "b"), ("output norm", "a", "b"))), Audit("rezero", ())]
+    assert study.unstated(found) == [
+        "RMSNorm differs in norm, output norm; the study states: norm",
+        "rezero differs in nothing; the study states: layer, output norm",
+    ]
 
 
 def test_settings_that_are_given_take_the_place_of_the_studys() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.invariants.harness import every_day
 from transformula import gallery
+from transformula.analysis.audit import model_differences
 from transformula.errors import UnknownName
 from transformula.gallery.catalogue import index_text, make_index
 from transformula.language.check import check
@@ -164,3 +165,24 @@ def test_an_entry_that_the_index_lacks_is_read(tmp_path: Path, monkeypatch: pyte
     finally:
         monkeypatch.undo()
         gallery.names.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "name, base, differences",
+    [
+        ("post-norm", "pre-norm", ["layer", "output norm"]),
+        ("sandwich", "pre-norm", ["layer"]),
+        ("rezero", "pre-norm", ["layer", "output norm"]),
+        ("deepnorm", "post-norm", ["layer", "initial values"]),
+        ("admin", "post-norm", ["layer", "calibration"]),
+        ("skip-2", "skip-1", ["layer"]),
+        ("skip-2-dropout", "skip-2", ["dropout"]),
+        ("scalenorm", "pre-norm", ["norm"]),
+        ("droppath", "pre-norm", ["droppath"]),
+    ],
+)
+def test_an_entry_differs_from_its_family_in_what_its_name_says(name: str, base: str, differences: list[str]) -> None:
+    """Post-norm and Admin had ReLU and dropout where pre-norm has GELU: a comparison answered several questions."""
+    sizes = {"depth": 6}
+    one, other = (check(gallery.load(each), vocabulary(), sizes) for each in (name, base))
+    assert [difference.what for difference in model_differences(one, other)] == differences

@@ -1,4 +1,4 @@
-"""x = norm(w x + sublayer(x)), w for each channel, with ReLU."""
+"""x = norm(w x + sublayer(x)), w for each channel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, relu, unembed
+from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, unembed
 
 
 def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
@@ -16,5 +16,5 @@ def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
         skip = layer["vector.weight"] * x
         x = layer_norm(layer("attention_sum_norm"), skip + attention(layer("attention"), x, n))
         skip = layer["vector_2.weight"] * x
-        x = layer_norm(layer("mlp_sum_norm"), skip + mlp(layer("mlp"), x, relu))
+        x = layer_norm(layer("mlp_sum_norm"), skip + mlp(layer("mlp"), x))
     return unembed(p, x)

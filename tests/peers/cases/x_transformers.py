@@ -134,9 +134,9 @@ def pre_norm() -> Pair:
     return decoder(model(), "pre-norm", named())
 
 
-@xt_case("pre_norm=False, ff_custom_activation=ReLU()", "post-norm")
+@xt_case("pre_norm=False", "post-norm")
 def post_norm() -> Pair:
-    return decoder(model(pre_norm=False, ff_custom_activation=nn.ReLU()), "post-norm", named(POST))
+    return decoder(model(pre_norm=False), "post-norm", named(POST))
 
 
 @xt_case("sandwich_norm=True", "sandwich")
