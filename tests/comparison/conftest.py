@@ -3,10 +3,12 @@ is. Both take longer than all else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+
+from transformula.comparison.records import Ratio
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,10 +22,11 @@ def without_pictures() -> Iterator[None]:
 def known_speed() -> Iterator[None]:
     """A step takes as long as its model has parameters: nothing depends on this machine."""
 
-    def seconds(prepared: Any, steps: int = 0, most: float = 0) -> float:
+    def seconds(prepared: Sequence[Any], rounds: int = 0, most: float = 0) -> list[tuple[float, Ratio]]:
         from transformula.comparison.costs import costs_of
 
-        return 1e-7 * float(costs_of(prepared, 1).parameters)
+        times = [1e-7 * float(costs_of(one, 1).parameters) for one in prepared]
+        return [(each, Ratio(*[each / times[0]] * 3)) for each in times]
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("transformula.comparison.arms.step_seconds", seconds)

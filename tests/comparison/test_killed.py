@@ -23,7 +23,9 @@ TYPED = (
 KILLS = 10
 CLOCK = (
     "seconds",
+    "cpu_seconds",
     "step_seconds",
+    "time_ratio",
     "share_of_peak",
     "waiting",
     "rate",

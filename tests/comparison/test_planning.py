@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from transformula.comparison.arms import default_rate
 from transformula.comparison.costs import Prepared, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
+from transformula.comparison.records import Ratio
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.statistics.power import detectable
 from transformula.errors import CheckpointError, ConfigError, InputError
@@ -34,8 +36,9 @@ def text_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def pretended_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 100 GFLOP/s, on any machine."""
 
-    def pretended(prepared: Prepared, *given: Any, **more: Any) -> float:
-        return flops_per_unit(prepared.architecture) * units_per_step(prepared) / 1e11
+    def pretended(prepared: Sequence[Prepared], *given: Any, **more: Any) -> list[tuple[float, Ratio]]:
+        times = [flops_per_unit(one.architecture) * units_per_step(one) / 1e11 for one in prepared]
+        return [(each, Ratio(*[each / times[0]] * 3)) for each in times]
 
     for module in ("arms", "planning"):
         monkeypatch.setattr(f"transformula.comparison.{module}.step_seconds", pretended)
@@ -289,7 +292,9 @@ def test_the_speed_of_a_step_is_measured_with_one_thread() -> None:
     torch.manual_seed(3)
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     prepared, begin = prepare(arm.config), time.perf_counter()
-    assert 0 < 2 * step_seconds(prepared, steps=2) < time.perf_counter() - begin
+    (seconds, ratio), (twins, other) = step_seconds([prepared] * 2, rounds=3)
+    assert 0 < 4 * seconds < time.perf_counter() - begin and ratio == (1, 1, 1)
+    assert twins == pytest.approx(seconds * other.factor) and other.low < other.value < other.high
     assert torch.equal(state, torch.random.get_rng_state()) and torch.get_num_threads() == threads
 
 

@@ -81,7 +81,7 @@ def check_equal(one: Path, two: Path) -> None:
     for part in ("weights", "optimizer", "streams", "average", "adapters", "carried"):
         ours, theirs = getattr(a, part), getattr(b, part)
         assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), part
-    times = ("seconds", "evaluating", "evaluating_last", "reserve", "log_lines")
+    times = ("seconds", "cpu_seconds", "evaluating", "evaluating_last", "reserve", "log_lines")
     assert {k: v for k, v in a.state.items() if k not in times} == {k: v for k, v in b.state.items() if k not in times}
     for place in ("best", "last"):
         ours, theirs = (load_file(folder / place / "weights.safetensors") for folder in (one, two))

@@ -122,10 +122,14 @@ def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[A
         if factor is not None:
             config = {**config, "lr": rounded(factor * (settings.rate or default_rate(prepared)))}
         middle = float(config["lr"]) if "lr" in config else settings.rate or middle_rate(prepared, arms)
-        twin = bool(arms) and identity_of(config) == identity_of(arms[0].config)
-        costs = arms[0].costs if twin else costs_of(prepared, TRIAL, step_seconds(prepared))
-        arms.append(Arm(variant.name, size, config, costs, middle, adjusted))
-    return arms
+        arms.append(Arm(variant.name, size, config, costs_of(prepared, TRIAL), middle, adjusted))
+    times = step_seconds([prepare(arm.config) for arm in arms])
+    same = [identity_of(arm.config) == identity_of(arms[0].config) for arm in arms]
+    times = [times[0] if twin else own for twin, own in zip(same, times, strict=True)]
+    return [
+        replace(arm, costs=replace(arm.costs, step_seconds=seconds, time_ratio=ratio))
+        for arm, (seconds, ratio) in zip(arms, times, strict=True)
+    ]
 
 
 def middle_rate(prepared: Prepared, arms: Sequence[Arm]) -> float:
@@ -155,6 +159,7 @@ def with_lengths(request: Request, arms: Sequence[Arm], steps: int) -> list[Arm]
         if matched and own is None:
             count, change = matched_steps(match, arm.costs, matched[0].costs)
             adjusted = "; ".join(filter(None, [adjusted, change]))
-        costs = costs_of(prepared, count, arm.costs.step_seconds)
+        ratio = arm.costs.ratio and arm.costs.ratio.times(count / (matched[0].costs.steps if matched else count))
+        costs = costs_of(prepared, count, arm.costs.step_seconds, ratio or ())
         matched.append(replace(arm, config={**arm.config, "steps": count}, costs=costs, adjusted=adjusted))
     return matched

@@ -34,7 +34,7 @@ from .report.page import notebook_html_of
 from .report.sections.plain_words import lead_of
 from .report.terminal import text_of
 from .settings import LOOKS, ComparisonSettings
-from .statistics.power import PURPOSE, noise_of_tuning
+from .statistics.power import PURPOSE, Noise, both, noise_of_tuning
 from .statistics.sequential import undecided
 from .statistics.terms import Terms
 from .statistics.verdicts import judge
@@ -201,7 +201,11 @@ def comparison(
         try:
             with engines.get(settings.engine)(store, at_once) as engine:
                 run = partial(outcomes_of, engine=engine, board=board)
-                results = with_stopped(results_of(running, gates, run), plan, stopped)
+                tuned = tune(running, run)
+                running = revised(running, tuned, board)
+                plan = replace(plan, measured=running.measured)
+                plan.write(folder)
+                results = with_stopped(results_of(running, tuned, gates, run), plan, stopped)
         except Interrupted as error:
             kept = f"{board.done} of {board.total} runs are kept, and those under way go on"
             raise type(error)(f"{folder}: interrupted; {kept} with the same call") from None
@@ -252,9 +256,22 @@ def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateRe
     return gates
 
 
-def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) -> Results:
-    """Tune, confirm, judge."""
-    tuned = tune(plan, run)
+def revised(plan: ComparisonPlan, tuned: Tuned, board: Board) -> ComparisonPlan:
+    """The plan with the noise that the runs have shown which tuned the rates, and what it can show by that, said before
+    it is confirmed."""
+    measured = noise_of_tuning(tuned.outcomes, plan.base, plan.sizes[-1], tuned.rates)
+    if measured is None:
+        return plan
+    noise = both(Noise(plan.noise or 0.0, plan.noise_degrees, ""), measured)
+    plan = replace(plan, measured=noise)
+    board.say(plan.revision)
+    if why := plan.shortfall(noise.difference)[0]:
+        board.say(why, warning=True)
+    return plan
+
+
+def results_of(plan: ComparisonPlan, tuned: Tuned, gates: Sequence[GateResult], run: RunJobs) -> Results:
+    """Confirm, judge."""
     outcomes, verdicts = confirm(plan, tuned, run)
     names = {variant.name for variant in plan.variants}
     forced = [
@@ -267,7 +284,7 @@ def results_of(plan: ComparisonPlan, gates: Sequence[GateResult], run: RunJobs) 
         name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
         lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
         verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
-        notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit),
+        notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit), foreseen=plan.revision,
     )  # fmt: skip
     return replace(results, lead=lead_of(results))
 
@@ -276,7 +293,7 @@ def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outc
     """All outcomes, and the verdicts on them, once the paired seeds are run; with `until decided`, look by look, and no
     further than it takes."""
     settings = plan.settings
-    noises = [noise_of_tuning(tuned.outcomes, plan.base, size, plan.lower) for size in plan.sizes]
+    noises = [noise_of_tuning(tuned.outcomes, plan.base, size, tuned.rates) for size in plan.sizes]
     # by the largest noise of all sizes an arm may stop after one seed
     noise = max(filter(None, noises), key=lambda each: each.difference, default=None)
     decided = settings.until == "decided"

@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,22 +22,19 @@ from ..cost.memory import FLOAT, of_parameters
 from ..language.graph import Architecture
 from ..language.model_text import ModelText
 from ..language.model_writing import write_text
-from ..model import build
 from ..plain import plain
 from ..runs import random_state
 from ..tasks.base import Task, check_widths
-from ..training import machine
-from ..training.optimizer import optimizers, parameters_of
 from ..training.optimizers import keeps_of
-from ..training.weights import Weights
-from .records import RunCosts
+from ..training.trial import times_of_steps, trial_step
+from .records import Ratio, RunCosts
+from .statistics.ratios import ratio_of_times
 
 if TYPE_CHECKING:
     from ..settings import Settings
 
-PROBE_STEPS, PROBE_SECONDS = 20, 3.0  # of the trial, which ends with whichever comes first, but not before 3 steps
+PROBE_ROUNDS, PROBE_SECONDS = 60, 3.0  # of the trial of an arm, which ends with whichever comes first
 PROCESS_BYTES = 500 * 2**20  # of a process that trains: Python and the libraries
-TRIAL_RATE = 1e-9  # so that nothing diverges in a trial
 LATER = ("lr", "seed", "out")  # keys of a run that its arm does not say
 Config = Mapping[str, Any]
 
@@ -116,7 +112,9 @@ def units_per_step(prepared: Prepared) -> int:
     return max(1, round(mean * prepared.plan.training.accumulate))
 
 
-def costs_of(prepared: Prepared, steps: int, step_seconds: float | None = None) -> RunCosts:
+def costs_of(
+    prepared: Prepared, steps: int, step_seconds: float | None = None, time_ratio: Sequence[float] = ()
+) -> RunCosts:
     """The costs of one run of so many steps."""
     batch, architecture = prepared.task.batch(0, 0), prepared.architecture
     shape = next(iter(batch.inputs.values())).shape
@@ -134,6 +132,7 @@ def costs_of(prepared: Prepared, steps: int, step_seconds: float | None = None) 
         tokens=steps * units_per_step(prepared),
         steps=steps,
         step_seconds=step_seconds,
+        time_ratio=time_ratio,
     )
 
 
@@ -147,41 +146,29 @@ def evaluation_steps(prepared: Prepared) -> float:
     return prepared.task.evaluation_cost() / units_per_step(prepared)
 
 
-def step_seconds(prepared: Prepared, steps: int = PROBE_STEPS, most: float = PROBE_SECONDS) -> float:
-    """Seconds of a step, the median of a short trial on the first batches with one thread, where the run states no
-    other number of threads."""
-    training = prepared.plan.training
-    device, threads = machine.pick_device(training.device), torch.get_num_threads()
-    torch.set_num_threads(training.threads or 1)
-    try:
-        with random_state.preserve():
-            return statistics.median(step_times(prepared, device, steps, most))
-    finally:
-        torch.set_num_threads(threads)
+def step_seconds(
+    prepared: Sequence[Prepared], rounds: int = PROBE_ROUNDS, most: float = PROBE_SECONDS
+) -> list[tuple[float, Ratio]]:
+    """Seconds of a step of each, and their ratio to those of the first, by a trial in which they take turns. Where the
+    ratio may be noise, the seconds are the first's. One thread, where no other number is stated."""
+    threads, makers = torch.get_num_threads(), []
+    with random_state.preserve():
+        try:
+            for one in prepared:
+                torch.set_num_threads(one.plan.training.threads or 1)
+                makers.append(trial_step(one.task, one.architecture, one.plan.training))
+            times = times_of_steps(makers, rounds, most)
+        finally:
+            torch.set_num_threads(threads)
+    base = statistics.median(seconds for seconds, _ in times[0])
+    if not all(has_one_processor(one.plan.training.plain()) for one in prepared):
+        times = [[(seconds, 0.0) for seconds, _ in each] for each in times]
+    return [(base * ratio.factor, ratio) for ratio in (ratio_of_times(each, times[0]) for each in times)]
 
 
-def step_times(prepared: Prepared, device: torch.device, steps: int, most: float) -> list[float]:
-    """Seconds of each of some steps of training but the first."""
-    task, training = prepared.task, prepared.plan.training
-    model = build(prepared.architecture, seed=training.seed).to(device)
-    precision = machine.FLOAT32 if training.precision == "auto" else training.precision
-    weights = Weights(model, precision)
-    optimizer = optimizers.get(training.optimizer)(parameters_of(model), training, machine.DTYPES[precision])
-    times: list[float] = []
-    for step in range(steps + 1):
-        begin = time.perf_counter()
-        for micro in range(training.accumulate):
-            loss = task.loss(weights.model.train(), task.batch(step, micro).to(device))
-            torch.autograd.backward(loss)
-            weights.collect()
-        optimizer.step(TRIAL_RATE)
-        weights.publish()
-        weights.clear()
-        float(loss.detach())  # waits for the device
-        times.append(time.perf_counter() - begin)
-        if step >= 3 and sum(times) > most:
-            break
-    return times[1:]
+def has_one_processor(config: Config) -> bool:
+    """Whether a run's time is that of one thread of a CPU: then the system measures it apart from all else."""
+    return config.get("device") == "cpu" and config.get("threads") == 1
 
 
 def data_score(task: Task, score: str | None) -> str:

@@ -25,6 +25,7 @@ from .jobs import jobs_of
 from .matching import consequences
 from .records import Arm, Audit, Job, RunCosts, Stage, Variant, WithArms
 from .settings import ComparisonSettings
+from .statistics.power import Noise, detectable, needed_pairs
 
 FILE = "plan.json"
 FREE = (
@@ -46,7 +47,9 @@ class ComparisonPlan(WithArms):
 
     given       keys of a run's configuration that were typed for all variants
     detectable  the smallest difference that the runs find with a power of 80 %, None where it cannot be said; noise:
-                the standard deviation of paired differences that this assumes, and noise_source where it is from
+                the standard deviation of paired differences that this assumes, and noise_source where it is from,
+                and noise_degrees what it weighs beside a measurement, in degrees of freedom
+    measured    the noise as runs that tuned the rates have shown it, before those that confirm; None before them
     at_once     runs at the same time that the estimate of time counts with; seconds: that estimate
     there       runs of it that the store has, where that was looked for; `seconds` is then of the others
     notes       what was chosen or reduced, in sentences
@@ -66,6 +69,8 @@ class ComparisonPlan(WithArms):
     detectable: float | None = None
     noise: float | None = None
     noise_source: str = ""
+    noise_degrees: int = 0
+    measured: Noise | None = None
     at_once: int = 1
     seconds: float | None = None
     notes: Sequence[str] = ()
@@ -87,6 +92,34 @@ class ComparisonPlan(WithArms):
     def base_arms(self) -> list[Arm]:
         """The base's arm at each size."""
         return [arm for arm in self.arms if arm.variant == self.base]
+
+    @property
+    def tests(self) -> int:
+        """Variants that are tested at a size: one that is the same as the base is not."""
+        return max(1, len({variant.name for variant in self.variants} - {self.base, *self.same}))
+
+    def smallest(self, noise: float) -> float:
+        """The smallest difference that its runs find with a power of 80 %, at this noise."""
+        return detectable(noise, len(self.seeds), self.tests)
+
+    def shortfall(self, noise: float) -> tuple[str, int | None]:
+        """Why its runs may miss the effect that matters, with the seeds that find it; "" where they do not."""
+        effect, smallest = self.settings.effect, self.smallest(noise)
+        if effect is None or smallest <= effect:
+            return "", None
+        seeds = needed_pairs(noise, effect, self.tests)
+        why = f"{len(self.seeds)} seeds find a difference of {smallest:.3g} or more, and the effect that matters is"
+        return f"{why} {effect:g}: it needs {'about ' + str(seeds) if seeds else 'more than 1,000'} seeds", seeds
+
+    @property
+    def revision(self) -> str:
+        """What the runs that tuned rates have changed of what the plan can show, in a sentence; "" before them."""
+        if self.measured is None or self.noise is None:
+            return ""
+        now, then = self.measured.difference, self.noise
+        vary = f"paired differences vary by {now:.2g} ({self.measured.source}) in place of {then:.2g}"
+        found = f"{self.smallest(now):.2g} {self.unit} in place of {self.smallest(then):.2g}"
+        return f"noise measured before the runs that confirm: {vary} ({self.noise_source}); detectable now {found}"
 
     def tuned(self, arm: Arm) -> bool:
         """Whether the arm's rate is looked for: it states none, none is given for all, and a shared one is the
@@ -182,14 +215,20 @@ def read_plan(folder: Path) -> ComparisonPlan | None:
 
 def plan_of_data(data: Mapping[str, Any]) -> ComparisonPlan:
     """A plan as `ComparisonPlan.data` gives it."""
-    records = {
+    records: dict[str, Any] = {
         "settings": ComparisonSettings.read(data["settings"]),
-        "arms": [Arm(**{**arm, "costs": RunCosts(**arm["costs"])}) for arm in data["arms"]],
+        "arms": [Arm(**{**arm, "costs": run_costs_of(arm["costs"])}) for arm in data["arms"]],
         "variants": [Variant(**variant) for variant in data["variants"]],
         "audit": [Audit(**audit) for audit in data.get("audit", ())],
     }
+    if data.get("measured"):
+        records["measured"] = Noise(**data["measured"])
     stated = {key: data[key] for key in data.keys() & {field.name for field in fields(ComparisonPlan)}}
     return ComparisonPlan(**{**stated, **records})
+
+
+def run_costs_of(data: Mapping[str, Any]) -> RunCosts:
+    return RunCosts(**{**data, "time_ratio": tuple(data.get("time_ratio", ()))})
 
 
 def check_addition(kept: ComparisonPlan, plan: ComparisonPlan, folder: Path) -> None:
@@ -270,8 +309,12 @@ def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
     there = f", of which {plan.there} are there already" if plan.there else ""
     yield f"runs: {sum(map(plan.runs, plan.arms))}{there}{time}"
+    ratios = [f"{arm.variant} {arm.costs.ratio}" for arm in plan.arms_of(plan.sizes[-1]) if arm.costs.ratio][1:]
+    if ratios:
+        yield f"time of a run, times that of {plan.base}, with its 99 % interval: {'; '.join(ratios)}"
     if plan.detectable is not None and plan.noise is not None:
         yield (
             f"detectable difference: {plan.detectable:.2g} {plan.unit}, with a power of 80 %, if paired differences"
             f" vary by {plan.noise:.2g} ({plan.noise_source})"
         )
+    yield from filter(None, [plan.revision])

@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..analysis.sizes import SHAPES, Shape, shape_of, size_names
@@ -36,17 +38,19 @@ from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, 
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
 from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
-from .statistics.power import detectable, needed_pairs
+from .statistics.power import Noise, pooled
+from .store import Store
 from .variants import read_variants, with_types
 
 FOLDER = Path("comparisons")
 TOKENS_PER_PARAMETER = 4  # that a chosen size is trained on, at least
-ASSUMED_NOISE, LEAST_NOISE = 0.085, 0.001
-"""Noise of a loss as a share of it: ASSUMED_NOISE / sqrt(steps), and at least LEAST_NOISE. Measured of equal formulas
-(benchmarks/seed_noise.py and its SIZES): 1.6, 0.77 and 0.33 % after 30, 120 and 480 steps."""
+ASSUMED_NOISE, LEAST_NOISE = 0.2, 0.001
+"""Noise of a loss as a share of it: ASSUMED_NOISE / sqrt(steps), and at least LEAST_NOISE. Measured: see
+benchmarks/noise_before.py."""
+ASSUMED_DEGREES, MOST_DEGREES = 3, 12  # of freedom: the weight of an assumption, and of earlier runs
 ASSUMED_POINTS = 1.0  # noise of a score of which more is better, in points of a hundred
 TRIAL_SECONDS = 0.5  # of each size, where one is chosen
-USUAL_BITS = 2.0  # bits per byte of a small model of text
+USUAL_BITS = 3.0  # bits per byte of a small model of text after some hundred steps
 
 
 def make_plan(
@@ -117,9 +121,15 @@ def arms_like(kept: ComparisonPlan, request: Request, new: Sequence[Variant]) ->
     request = replace(request, variants=[request.variants[0], *new], shape=shapes[0])
     arms: list[Arm] = []
     for number, base in enumerate(kept.base_arms if new else [], 1):
-        _, *others = arms_of_size(request, base.size, shapes[:number])
+        measured, *others = arms_of_size(request, base.size, shapes[:number])
+        slower = (base.costs.step_seconds or 0.0) / (measured.costs.step_seconds or 1.0)  # when the plan was made
+        others = [with_slower_steps(arm, slower) for arm in others]
         arms += with_lengths(request, [base, *others], base.costs.steps)[1:]
     return arms
+
+
+def with_slower_steps(arm: Arm, times: float) -> Arm:
+    return replace(arm, costs=replace(arm.costs, step_seconds=(arm.costs.step_seconds or 0.0) * times))
 
 
 class Planner:
@@ -176,7 +186,7 @@ class Planner:
         """Whether the budget, roughly, trains models of this size on enough tokens, or for the steps that are said."""
         config = replace(self.request, shape=shape).config(self.base)
         prepared = prepare(config)
-        costs = costs_of(prepared, 1, step_seconds(prepared, most=TRIAL_SECONDS))
+        costs = costs_of(prepared, 1, step_seconds([prepared], most=TRIAL_SECONDS)[0][0])
         enough = max(FEWEST_STEPS, math.ceil(TOKENS_PER_PARAMETER * costs.parameters / costs.tokens))
         costs = with_steps(costs, self.stated_steps(prepared) or enough)
         tuned = {key: value for key, value in config.items() if key != "lr"}
@@ -231,37 +241,40 @@ class Planner:
 def with_estimates(plan: ComparisonPlan) -> ComparisonPlan:
     """A plan with its time and what it can detect. Raises InputError where it cannot show the effect that matters, by a
     noise that was measured."""
-    settings, notes = plan.settings, [*plan.notes]
-    noise, source = noise_of(plan)
-    others = max(1, len(plan.variants) - 1 - len(plan.same))
-    smallest = detectable(noise, len(plan.seeds), others)
-    effect = settings.effect
-    if effect is not None and smallest > effect:
-        seeds = needed_pairs(noise, effect, others)
-        needed = "more than 1,000 seeds" if seeds is None else f"{seeds} seeds"
-        why = f"{len(plan.seeds)} seeds find a difference of {smallest:.3g} or more, and the effect that matters is"
-        why = f"{why} {effect:g}: it needs about {needed}"
-        if settings.noise is not None and not settings.force:
-            remedy = f"{setting('seeds', str(seeds or 1000))}, or go on all the same with {setting('force')}"
-            raise InputError(f"{why}; say {remedy}")
-        notes = [*dict.fromkeys([*notes, f"{why} (noise {source})"])]
+    settings, expected = plan.settings, expected_noise(plan)
+    why, seeds = plan.shortfall(expected.difference)
+    if why and settings.noise is not None and not settings.force:
+        remedy = f"{setting('seeds', str(seeds or 1000))}, or go on all the same with {setting('force')}"
+        raise InputError(f"{why}; say {remedy}")
+    notes = [*dict.fromkeys([*plan.notes, *([f"{why} (noise {expected.source})"] if why else [])])]
     return replace(
-        plan, seconds=whole_seconds(plan), noise=noise, noise_source=source, detectable=smallest, notes=notes
-    )
+        plan, seconds=whole_seconds(plan), noise=expected.difference, noise_source=expected.source,
+        noise_degrees=expected.degrees, detectable=plan.smallest(expected.difference), notes=notes,
+    )  # fmt: skip
 
 
-def noise_of(plan: ComparisonPlan) -> tuple[float, str]:
-    """The standard deviation of paired differences that a plan counts with, and where it is from."""
+def expected_noise(plan: ComparisonPlan) -> Noise:
+    """The noise of paired differences at the largest size, before any run of the plan: as given; as in earlier runs of
+    the store on the same data; else assumed."""
     if plan.settings.noise is not None:
-        return plan.settings.noise, "as given"
+        return Noise(plan.settings.noise, ASSUMED_DEGREES, "as given")
+    arm = plan.base_arms[-1]
+    earlier = Store(plan.settings.store).alike(arm.config, plan.score)
+    pairs = [[a[seed] - b[seed] for seed in a.keys() & b.keys()] for a, b in combinations(earlier, 2)]
+    known = [noise for pair in pairs if (noise := pooled([pair], ""))]
+    if known:
+        usual = median(noise.difference for noise in known)
+        degrees = min(MOST_DEGREES, sum(noise.degrees for noise in known))
+        return Noise(usual, degrees, f"as in {sum(map(len, earlier))} earlier runs on this data")
     if not plan.lower:
-        return ASSUMED_POINTS, f"assumed: {ASSUMED_POINTS:g} point"
-    steps = min(arm.costs.steps for arm in plan.arms)
+        return Noise(ASSUMED_POINTS, ASSUMED_DEGREES, f"assumed: {ASSUMED_POINTS:g} point")
+    steps = arm.costs.steps
     share = max(LEAST_NOISE, ASSUMED_NOISE / math.sqrt(steps))
     usual = USUAL_BITS
     if plan.score != "bits_per_byte":  # half of that of guessing
-        usual = 0.5 * math.log(max(2, int(prepare(plan.arms[0].config).architecture.numbers.get("vocab", 2))))
-    return share * usual, f"assumed: {100 * share:.2g} % of {usual:.2g} {plan.unit}, by {steps:,} steps"
+        usual = 0.5 * math.log(max(2, int(prepare(arm.config).architecture.numbers.get("vocab", 2))))
+    source = f"assumed: {100 * share:.2g} % of {usual:.2g} {plan.unit}, by {steps:,} steps"
+    return Noise(share * usual, ASSUMED_DEGREES, source)
 
 
 def with_width(shape: Shape, width: Any) -> Shape:

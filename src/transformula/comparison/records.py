@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
@@ -82,6 +82,26 @@ class Variant(ReadBack):
         return "lr" in self.settings or "lr" in self.levels
 
 
+class Ratio(NamedTuple):
+    """How many times as long one thing takes as another, with an interval: see `statistics/ratios.py`."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def factor(self) -> float:
+        """What is counted with: exactly 1 where the interval holds 1."""
+        return 1.0 if self.low <= 1 <= self.high else self.value
+
+    def times(self, factor: float) -> Ratio:
+        return Ratio(*(factor * each for each in self))
+
+    def __str__(self) -> str:
+        """'1.13 (1.10 to 1.16)', 'about 1 (0.97 to 1.05)'"""
+        return f"{'about 1' if self.factor == 1 else f'{self.value:.2f}'} ({self.low:.2f} to {self.high:.2f})"
+
+
 @dataclass(frozen=True)
 class Audit(ReadBack):
     """In what a variant differs from the base: (what, its value, the base's), in words. `same`: each of its runs is one
@@ -108,7 +128,11 @@ class Audit(ReadBack):
 
 @dataclass(frozen=True)
 class RunCosts(ReadBack):
-    """What one run of an arm costs, by our own accounting; `step_seconds` by a short measurement, None before it."""
+    """What one run of an arm costs, by our own accounting.
+
+    step_seconds  by a short measurement, None before it
+    time_ratio    of the time of a run to that of the base's, as `Ratio` has it; () where it was not measured
+    """
 
     parameters: int
     parameters_without_embeddings: int
@@ -118,6 +142,11 @@ class RunCosts(ReadBack):
     tokens: int
     steps: int
     step_seconds: float | None = None
+    time_ratio: Row[float] = ()
+
+    @property
+    def ratio(self) -> Ratio | None:
+        return Ratio(*self.time_ratio) if self.time_ratio else None
 
     @property
     def flops(self) -> float:
@@ -223,7 +252,8 @@ class Outcome(OfArm):
     samples    what the model wrote from the same prompts and sampling seeds, for a task that writes
     inspected  what a look into the trained model showed, see `inspection/overview.py`; None before it
     baselines  the score of simple models of the same data, by name; empty for another score than the task's main one
-    seconds    that the run took; reason: why it diverged or failed, in words
+    seconds    that training took; cpu_seconds: those of its one processor, 0 where it had others, or a GPU
+    reason     why it diverged or failed, in words
     """
 
     variant: str
@@ -246,6 +276,7 @@ class Outcome(OfArm):
     baselines: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     folder: str = ""
     reason: str = ""
 
@@ -323,6 +354,7 @@ class Results(WithArms):
     environment  versions, machine, commit, data
     audit        in what each variant differs from the base
     lead         what is to be read before all else: that nothing was learned; else ""
+    foreseen     what the runs that tuned rates said of the noise, beside what the plan expected
     question     what a study asks; claims: what papers say of it, each with its source
     """
 
@@ -345,6 +377,7 @@ class Results(WithArms):
     question: str = ""
     claims: Row[tuple[str, str]] = ()
     audit: Row[Audit] = ()
+    foreseen: str = ""
 
     @property
     def names(self) -> list[str]:

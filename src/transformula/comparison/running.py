@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointError, Interrupted, NotFinite, TransformulaError
 from ..inspection.overview import inspect_trained, learned_coefficients
 from ..runs.log import is_number, read_log
+from .costs import has_one_processor
 from .records import Job, Outcome, Status
 from .store import Store
 
@@ -85,6 +86,7 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
     return replace(
         outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), rows=tuple(rows),
         weights=tuple(weights), tokens=run.result.units, seconds=run.result.seconds,
+        cpu_seconds=run.result.cpu_seconds if has_one_processor(job.config) else 0.0,
         baselines=baselines_of(run.task, name),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from ..errors import CheckpointError
 from ..plain import plain
 from ..runs.folder import CONFIG
 from ..settings import read_back
-from ..structured import Malformed, load_json
+from ..structured import Malformed, load_json, load_yaml
 from .records import Job, Outcome
 
 OUTCOME = "outcome.json"
@@ -67,6 +67,19 @@ class Store:
                 outcome = outcome_of_data(load_json(path))
                 if outcome.key == path.parent.name:
                     yield outcome
+
+    def alike(self, config: Mapping[str, Any], score: str) -> list[dict[int, float]]:
+        """The scores by seed of earlier runs that confirmed an arm, an arm each: of the same data, and from half to
+        twice as many steps."""
+        found: dict[str, dict[int, float]] = {}
+        for outcome in self.outcomes():
+            with suppress(OSError, Malformed, KeyError, TypeError, AttributeError):
+                own = load_yaml(self.path / outcome.key / CONFIG)
+                seed, steps = own.pop("seed"), own["steps"] / config["steps"]
+                like = all(own.get(key) == config.get(key, own.get(key)) for key in ("task", "data", "tokenizer"))
+                if outcome.stage == "confirm" and like and 0.5 <= steps <= 2:
+                    found.setdefault(json.dumps(own, sort_keys=True, default=str), {})[seed] = outcome.scores[score]
+        return [*found.values()]
 
     def complete(self, job: Job) -> Outcome | None:
         """What came of a job, with all that it asks for; None where something is left to do."""

@@ -74,6 +74,7 @@ class Position:
     step: Count = 0
     units: Count = 0
     seconds: Seconds = 0.0
+    cpu_seconds: Seconds = 0.0
     evaluated: Count = 0
     evaluated_units: Count = 0
     tenths: Count = 0

@@ -52,6 +52,7 @@ class RunResult:
     scores      of the best evaluation, on the whole validation set
     last        of the last evaluation
     stopped     why it ended, in words
+    cpu_seconds time of this process's processors that training took: other work of the machine adds little to it
     interrupted whether it was asked to end (Ctrl-C); it can go on
     preempted   whether a scheduler asked (SIGTERM, SIGUSR1); then it is interrupted, too
     score       the name of the main score, that of the baselines and the verdict
@@ -86,6 +87,7 @@ class RunResult:
     usage: str = ""
     resume: str = ""
     first: bool = True
+    cpu_seconds: float = 0.0
 
     @property
     def exit_status(self) -> int:
@@ -124,7 +126,7 @@ def conclude(
     task, run, p, shown = state.task, state.folder, state.position, state.shown
     first = state.ranks.first  # the others leave the folder, the sample and the picture to it
     interrupted, preempted = asked is not None, asked is not None and asked.preempted
-    seconds, failed = state.seconds, list[str]()
+    seconds, cpu_seconds, failed = state.seconds, state.cpu_seconds, list[str]()
 
     def attempt(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
         try:
@@ -167,6 +169,7 @@ def conclude(
     result = RunResult(
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
+        cpu_seconds=cpu_seconds,
         interrupted=interrupted, preempted=preempted, settings=settings, score=task.score, scored_on=p.best_on,
         interval=interval, usage=usage, resume=resume, first=first, remark="" if parting is None else f"{parting}",
     )  # fmt: skip

@@ -164,6 +164,7 @@ class Saving:
             **asdict(p),
             **(state.anchor_fields() if planned else {}),
             "seconds": state.seconds,
+            "cpu_seconds": state.cpu_seconds,
             "log_lines": state.folder.log.lines,
         }
         about["optimizer"] = state.settings.optimizer

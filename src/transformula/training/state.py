@@ -6,6 +6,7 @@ Saving, evaluation, the guard, `fit` and the report are given it; it knows none 
 from __future__ import annotations
 
 import hashlib
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -78,16 +79,21 @@ class RunState:
         self.batch: tuple[str, Batch] | None = None
         self.between_steps = True
         self.step_seconds = 0.0
-        self._begun = ranks.now()
+        self.start_clock()
 
     @property
     def seconds(self) -> float:
         """Time spent on the run, in all its sittings."""
         return self.position.seconds + self.ranks.now() - self._begun
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Time of this process's processors spent on the run, in all its sittings: other work adds little to it."""
+        return self.position.cpu_seconds + time.process_time() - self._cpu_begun
+
     def start_clock(self) -> None:
         """What came before is no time of training."""
-        self._begun = self.ranks.now()
+        self._begun, self._cpu_begun = self.ranks.now(), time.process_time()
 
     def progress(self, units: int = 0) -> float:
         """The share of the run that is done; with `units`, in the middle of a step that sees so many."""

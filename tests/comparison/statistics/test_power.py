@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from tests.comparison.statistics.simulated import outcome
+from transformula.comparison.records import Outcome
 from transformula.comparison.statistics.power import (
+    Noise,
+    both,
     detectable,
     needed_pairs,
     noise_of_tuning,
@@ -46,14 +49,32 @@ def test_curve_falls_with_seeds_and_grows_with_variants() -> None:
     assert math.isinf(detectable(1.0, 1))
 
 
-def test_noise_of_tuning_runs() -> None:
-    rng = np.random.default_rng(1)
-    runs = [
-        outcome("base", seed, 1.5 + 0.01 * rng.standard_normal(), stage="tune", lr=lr)
-        for lr in (1e-3, 2e-3, 4e-3)
-        for seed in range(200)
-    ]
-    far = [outcome("base", seed, 2.0 + rng.standard_normal(), stage="tune", lr=0.1) for seed in range(200)]
-    noise = noise_of_tuning(runs + far, "base", "only", lower=True)
-    assert noise is not None and noise.difference == pytest.approx(0.01 * 2**0.5, rel=0.1) and noise.degrees > 300
-    assert noise_of_tuning(runs[:1], "base", "only", lower=True) is None
+def tuning(rng: np.random.Generator, name: str, best: float, seeds: int, luck: float, noise: float) -> list[Outcome]:
+    """Runs at five rates around the best; those at four times and a quarter of it are far noisier. Of one seed all have
+    the same luck."""
+    return [
+        outcome(name, seed, 1.5 + 0.1 * away**2 + luck * np.sin(99.0 * seed) + sd * rng.standard_normal(),
+                stage="tune", lr=best * 2.0**away)
+        for away in (-2, -1, 0, 1, 2)
+        for seed in range(seeds)
+        for sd in [noise if abs(away) < 2 else 1.0]
+    ]  # fmt: skip
+
+
+def test_noise_of_tuning_runs_is_that_of_pairs_near_the_rates_that_were_chosen() -> None:
+    """What a seed gives to both is no noise, nor is how the score changes with the rate; rates may differ."""
+    rng, best = np.random.default_rng(1), {"base": 1e-3, "one": 1e-3, "two": 8e-3}
+    runs = [run for name in best for run in tuning(rng, name, best[name], 200, luck=0.5, noise=0.01)]
+    rates = {(name, "only"): rate for name, rate in best.items()}
+    noise = noise_of_tuning(runs, "base", "only", rates)
+    assert noise is not None and noise.degrees == 2 * 3 * 199
+    assert noise.difference == pytest.approx(0.01 * 2**0.5, rel=0.1)
+    alone = noise_of_tuning([run for run in runs if run.variant == "base"], "base", "only", rates)
+    assert alone is not None and alone.difference == pytest.approx(2**0.5 * (0.5**2 / 2 + 0.01**2) ** 0.5, rel=0.1)
+    assert noise_of_tuning(tuning(rng, "base", 1e-3, 1, 0.0, 0.01), "base", "only", rates) is None
+    assert noise_of_tuning(runs, "base", "other size", rates) is None
+
+
+def test_an_assumption_weighs_as_much_as_it_is_known() -> None:
+    noise = both(Noise(0.01, 3, "assumed"), Noise(0.04, 9, "measured"))
+    assert noise.degrees == 12 and noise.difference == pytest.approx(((0.01**2 + 3 * 0.04**2) / 4) ** 0.5)

@@ -11,7 +11,6 @@ from .noise import combined_deviation
 from .terms import Case
 from .wording import bound, divergences, size_of_gain
 
-FIELDS = {"FLOPs": "flops", "time": "seconds"}  # of costs, by their names
 MIN_PAIRS = 4  # with fewer, a finding is an indication
 MIN_COST_DIFFERENCE = 0.03  # relative, of those that are told
 CLEAR_DEVIATIONS = 2.0  # over seeds and validation sets
@@ -103,11 +102,16 @@ def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
 
 
 def of_costs(verdict: Verdict, case: Case) -> Iterator[str]:
-    """Costs in which the two arms differ, as the plan counts them."""
+    """Costs in which the two arms differ: as the plan counts them, and in time as pairs of runs have shown."""
     if len(case.arms) != 2:
         return
     base, ours = (arm.costs for arm in case.arms)
-    for name in ("parameters", "FLOPs", "tokens", "time"):
-        before, after = (getattr(costs, FIELDS.get(name, name)) for costs in (base, ours))
+    takes = f"{verdict.variant} takes"
+    for name in ("parameters", "FLOPs", "tokens"):
+        before, after = (getattr(costs, name.lower()) for costs in (base, ours))
         if before and after and abs(after / before - 1) > MIN_COST_DIFFERENCE:
-            yield f"it holds at equal {name} ({verdict.variant} takes {after / before:.2f} times as much as the base)"
+            yield f"it holds at equal {name} ({takes} {after / before:.2f} times as much as the base)"
+    if ours.ratio and abs(ours.ratio.factor - 1) > MIN_COST_DIFFERENCE:
+        low, high = ours.ratio[1:]
+        interval = f"99 % interval {low:.2f} to {high:.2f}"
+        yield f"it holds at equal time ({takes} {ours.ratio.value:.2f} times as much as the base, {interval})"

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pvariance
+from statistics import pvariance
 
 from ...extras import need
-from ..records import Outcome, outcomes_of
+from ..records import Key, Outcome
 
 PURPOSE = "the statistics of a comparison"
 LEVEL = 0.05  # of all tests; intervals are of 1 - LEVEL
 POWER = 0.8
 MAX_PAIRS = 1000
-NEAR_FACTOR = 2.5  # times the best rate, up or down: runs farther away are noisier than what will be compared
+NEAR = 1  # powers of two around a chosen rate: runs farther away are noisier than what will be compared
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,36 @@ class Noise:
     source: str
 
 
-def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, lower: bool) -> Noise | None:
-    """From the base's tuning runs: the deviation of equal runs with other seeds, at rates near the best, times sqrt(2)
-    (a pair's two runs as if they had nothing in common: pairs that do are less noisy). None without two seeds."""
-    by_rate: dict[float, list[float]] = {}
-    for o in outcomes_of(outcomes, base, size, "tune"):
-        if o.score is not None and math.isfinite(o.score):
-            by_rate.setdefault(o.lr, []).append(o.score)
-    groups = {rate: scores for rate, scores in by_rate.items() if len(scores) > 1}
-    if not groups:
-        return None
-    best = (min if lower else max)(groups, key=lambda rate: fmean(groups[rate]))
-    near = [scores for rate, scores in groups.items() if 1 / NEAR_FACTOR <= rate / best <= NEAR_FACTOR]
-    degrees = sum(len(scores) - 1 for scores in near)
-    variance = sum(pvariance(scores) * len(scores) for scores in near) / degrees
-    runs = sum(map(len, near))
-    return Noise(math.sqrt(2 * variance), degrees, f"measured: {runs} runs of the base that tuned its rate")
+def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, rates: Mapping[Key, float]) -> Noise | None:
+    """From runs that tuned rates: how much the difference to the base varies from seed to seed, at rates as far from
+    those that were chosen, up to twice and half of these. Where the base alone was tuned: the deviation of its runs,
+    times sqrt(2), as if a pair's two had nothing in common. None without two seeds."""
+    scores: dict[str, dict[tuple[int, int], float]] = {}
+    for o in outcomes:
+        if (o.size, o.stage) == (size, "tune") and o.score is not None and math.isfinite(o.score):
+            away = round(math.log2(o.lr / rates[o.arm_key]))
+            if abs(away) <= NEAR:
+                scores.setdefault(o.variant, {})[away, o.seed] = o.score
+    theirs = scores.pop(base, {})
+    rows = [{key: score - theirs[key] for key, score in own.items() if key in theirs} for own in scores.values()]
+    rows = rows or [{key: math.sqrt(2) * score for key, score in theirs.items()}]
+    groups = [[d for (away, _), d in row.items() if away == n] for row in rows for n in range(-NEAR, NEAR + 1)]
+    return pooled(groups, f"{sum(map(len, groups))} pairs of runs that tuned rates" if scores else "the base's runs")
+
+
+def pooled(groups: Iterable[Sequence[float]], source: str) -> Noise | None:
+    """The deviation within groups of differences, each of which has a mean of its own; None without two in any."""
+    groups = [group for group in groups if len(group) > 1]
+    degrees = sum(len(group) - 1 for group in groups)
+    squares = sum(pvariance(group) * len(group) for group in groups)
+    return Noise(math.sqrt(squares / degrees), degrees, source) if degrees else None
+
+
+def both(expected: Noise, measured: Noise) -> Noise:
+    """What was expected and what was measured, each with the weight of its degrees of freedom."""
+    parts, degrees = (expected, measured), expected.degrees + measured.degrees
+    variance = sum(each.degrees * each.difference**2 for each in parts) / degrees
+    return Noise(math.sqrt(variance), degrees, f"{measured.source}, and what was expected")
 
 
 def detectable(sd: float, pairs: int, variants: int = 1, power: float = POWER, level: float = LEVEL) -> float:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -28,38 +27,25 @@ Interval = tuple[float, float, float]  # estimate, low, high
 CLEAR = 3.0  # deviations that the base's slope must be from 0
 
 
-def as_run(arm: Arm, outcomes: Sequence[Outcome]) -> Arm:
-    """The arm with the time of a step in the fastest of its runs, in the place of the plan's measurement: other work of
-    the machine may have slowed that one, and some of the runs."""
-    done = [o for o in outcomes if o.arm_key == arm.arm_key and o.status == "done" and o.seconds > 0]
-    if not done or not arm.costs.steps:
-        return arm
-    fastest = min(outcome.seconds for outcome in done)
-    return replace(arm, costs=replace(arm.costs, step_seconds=fastest / arm.costs.steps))
-
-
-def costs_of(outcomes: Sequence[Outcome], arm: Arm) -> dict[str, float]:
-    """What a run of the arm costs: FLOPs, and seconds as its runs took, or else by the plan's measurement."""
-    costs = as_run(arm, outcomes).costs
-    return {name: cost for name, cost in (("flops", costs.flops), ("seconds", costs.seconds)) if cost}
-
-
 def speedups(
     outcomes: Sequence[Outcome], arms: Sequence[Arm], variant: str, base: str, lower: bool
 ) -> dict[str, dict[str, Interval]]:
     """By size, the variant's speed-up in `flops` and in `seconds`; sizes that say nothing are left out. For losses:
     a score of which more is better has no power law."""
-    costs = {a.arm_key: costs_of(outcomes, a) for a in arms if a.variant in (variant, base)}
-    sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].get("flops", 0))
+    costs = {a.arm_key: a.costs for a in arms if a.variant in (variant, base)}
+    sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].flops)
     by_size: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
     for place, size in enumerate(sizes if lower and len(sizes) > 1 else []):
         other = sizes[place - 1] if place else sizes[1]
         here = log_losses(outcomes, variant, base, size)
         there = log_losses(outcomes, base, base, other)
         for unit in ("flops", "seconds"):
-            needed = [costs.get(key, {}).get(unit) for key in ((variant, size), (base, size), (base, other))]
+            keys = (variant, size), (base, size), (base, other)
+            needed = [getattr(costs[key], unit) if key in costs else None for key in keys]
             if all(needed) and here is not None and there is not None:
-                value = speedup(here, there[:, 0], *(math.log(cost) for cost in needed if cost))
+                ratio = costs[variant, size].ratio if unit == "seconds" else None
+                half = math.log(ratio.high / ratio.low) / 2 if ratio else 0.0
+                value = speedup(here, there[:, 0], [math.log(cost) for cost in needed if cost], half)
                 by_size[size] |= {unit: value} if value else {}
     return by_size
 
@@ -72,9 +58,12 @@ def log_losses(outcomes: Sequence[Outcome], variant: str, base: str, size: str) 
 
 
 def speedup(
-    here: np.ndarray, there: np.ndarray, variant_cost: float, cost: float, other_cost: float
+    here: np.ndarray, there: np.ndarray, costs: Sequence[float], uncertain: float = 0.0
 ) -> Interval | None:
-    """From log losses at the own size (pairs; base, variant) and the base's at the other (seeds), and log costs."""
+    """From log losses at the own size (pairs; base, variant) and the base's at the other (seeds), and log costs: the
+    variant's, the base's, and the base's at the other size. `uncertain`: half the interval of the first beside the
+    second."""
+    variant_cost, cost, other_cost = costs
     base, ours = here.mean(axis=0)
     distance = cost - other_cost
     slope = -(base - there.mean()) / distance if distance else 0.0
@@ -88,6 +77,6 @@ def speedup(
     own = here @ np.array([1 / slope + by_slope, -1 / slope])
     variance = own.var(ddof=1) / len(own) + by_slope**2 * there.var(ddof=1) / len(there)
     t = need("scipy.stats", PURPOSE).t.ppf(1 - LEVEL / 2, min(len(here), len(there)) - 1)
-    center, half = gain + cost - variant_cost, float(t) * math.sqrt(variance)
+    center, half = gain + cost - variant_cost, math.hypot(float(t) * math.sqrt(variance), uncertain)
     low, high = (math.exp(min(max(edge, -50.0), 50.0)) for edge in (center - half, center + half))
     return math.exp(center), low, high

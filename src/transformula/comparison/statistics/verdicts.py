@@ -25,7 +25,8 @@ from .paired import Estimate, bootstrap_interval, equivalence_p, holm, paired_te
 from .pairs import Pairs, pair
 from .power import LEVEL, detectable, needed_pairs
 from .rates import rate_curve
-from .scale import as_run, speedups
+from .ratios import timed
+from .scale import speedups
 from .sequential import is_hopeless, over_all_looks, stopped_early
 from .terms import Case, Terms
 from .wording import sentence_of
@@ -36,8 +37,8 @@ AFFORDABLE = 4  # times as many pairs: what is not found by them is called no di
 def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> list[Verdict]:
     """The verdicts on all variants but the base, by size as the arms go. Raises MissingExtra without scipy and
     statsmodels."""
-    arms = [as_run(arm, outcomes) for arm in arms]
     base, lower = terms.base, terms.lower
+    arms = timed(arms, outcomes, base)
     sizes = list(dict.fromkeys(arm.size for arm in arms))
     verdicts, known = [], {arm.arm_key: arm for arm in arms}
     for size in sizes:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from ....cost.words import bytes_in_words
+from ...numbers import NOTHING
 from ...records import Arm, Results
-from ...statistics.scale import as_run
+from ...statistics.ratios import timed
 from ..document import Cell, Item, Paragraph, ReportSection, section
 from ..numbers import amount, duration_in_words, excess, number_cell
 from ..tables import arm_table
 
 COLUMNS = (
     "variant", "size", "parameters", "without embeddings", "FLOPs a token", "FLOPs a run", "tokens a run", "steps",
-    "time a run", "activations",
+    "time a run", "times the base's", "activations",
 )  # fmt: skip
-BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run")
+BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run", "times the base's")
+TIME = (
+    "Time a run: the median of the base's runs; the others' is that times the ratio in pairs of runs of one seed, with"
+    " its 99 % interval. About 1: within the noise of this machine."
+)
 
 
 @section(20)
 def costs(results: Results) -> ReportSection | None:
     if not results.arms:
         return None
-    rows = [row(results, arm) for arm in results.arms]
+    rows = [row(results, arm) for arm in timed(results.arms, results.outcomes, results.base)]
     items: list[Item] = [arm_table(results, COLUMNS, rows, terminal=BRIEF)]
     match = results.settings.get("match")
     matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
-    legend = f"In brackets: beside {results.base} at the same size. Time a run: of the arm's fastest run."
+    legend = f"In brackets: beside {results.base} at the same size. {TIME}"
     items.append(Paragraph(f"{matched}{legend} {spent(results)}", brief=True))
     return ReportSection("What each arm costs", items)
 
@@ -32,7 +37,7 @@ def costs(results: Results) -> ReportSection | None:
 def row(results: Results, arm: Arm) -> list[Cell]:
     own, other = arm.costs, results.arms_by_key.get((results.base, arm.size))
     base = other.costs if other else own
-    time = as_run(arm, results.outcomes).costs.seconds
+    ratio = own.ratio if arm.variant != results.base else None
     return [
         *map(Cell, arm.arm_key),
         Cell(amount(own.parameters) + excess(own.parameters, base.parameters), own.parameters),
@@ -41,7 +46,8 @@ def row(results: Results, arm: Arm) -> list[Cell]:
         Cell(amount(own.flops), own.flops),
         Cell(amount(own.tokens), own.tokens),
         number_cell(own.steps, 0),
-        Cell(duration_in_words(time), time),
+        Cell(duration_in_words(own.seconds), own.seconds),
+        Cell(str(ratio or NOTHING), ratio and ratio.factor),
         Cell(bytes_in_words(own.activation_bytes), own.activation_bytes),
     ]
 

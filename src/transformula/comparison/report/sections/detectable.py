@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ....figure import MUTED
@@ -26,7 +28,14 @@ def detectable_differences(results: Results) -> ReportSection | None:
         for size in results.sizes
         if noisy(results, size)
     ]
-    return ReportSection("What so many seeds can find", [Paragraph(CAPTION), *items]) if items else None
+    if not items:
+        return None
+    squares = [verdict.noise["seeds"] ** 2 for verdict in noisy(results, results.sizes[-1])]
+    varied = fixed(math.sqrt(fmean(squares or [0.0])), digits_of(results))
+    then = f"In the runs that confirm, paired differences varied by {varied}."
+    said = [f"{results.foreseen[:1].upper()}{results.foreseen[1:]}. {then}"]
+    said = said if results.foreseen and squares else []
+    return ReportSection("What so many seeds can find", [*map(Paragraph, [CAPTION, *said]), *items])
 
 
 def noisy(results: Results, size: str) -> list[Verdict]:
