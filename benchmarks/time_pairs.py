@@ -22,12 +22,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import keep  # noqa: E402
 
 from transformula import compare  # noqa: E402
+from transformula.comparison.compare import Comparison  # noqa: E402
 from transformula.comparison.records import Outcome  # noqa: E402
 from transformula.comparison.statistics.ratios import timed  # noqa: E402
 from transformula.training import report  # noqa: E402
 
 COMPARISONS, SEEDS, STEPS, WITHIN = 20, 6, 120, 0.02
-SIZES = {"depth": 2, "width": 32, "heads": 2, "context": 32, "batch": 8, "tokenizer": "characters"}
+SIZES: dict[str, Any] = {"depth": 2, "width": 32, "heads": 2, "context": 32, "batch": 8, "tokenizer": "characters"}
 FORMULA = "{0}: x = x + attention.{0}(norm(x)); x = x + mlp.{0}(norm(x))"
 LONGER = "longer: x = x + attention(norm(x)); x = x + mlp(norm(x)); x = x + mlp(norm(x))"
 BUSY = """
@@ -54,6 +55,7 @@ def measured(number: int, data: str, folder: Path) -> dict[str, Any]:
         samples=0, inspect_rows=0, engine="here", quiet=True, store=str(folder / "runs"),
         out=str(folder / f"comparison-{number}"), **SIZES,
     )  # fmt: skip
+    assert isinstance(compared, Comparison)
     results = compared.results
     arms = {arm.variant: arm for arm in timed(results.arms, results.outcomes, results.base)}
     twin, longer = arms[names[1]].costs, arms["longer"].costs

@@ -11,7 +11,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -69,8 +69,8 @@ class Store:
                     yield outcome
 
     def alike(self, config: Mapping[str, Any], score: str) -> list[dict[int, float]]:
-        """The scores by seed of earlier runs that confirmed an arm, an arm each: of the same data, and from half to
-        twice as many steps."""
+        """Scores by seed of earlier runs that confirmed an arm, an arm each: of the same data, from half to twice as
+        many steps."""
         found: dict[str, dict[int, float]] = {}
         for outcome in self.outcomes():
             with suppress(OSError, Malformed, KeyError, TypeError, AttributeError):
