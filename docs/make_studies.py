@@ -23,8 +23,8 @@ from transformula.comparison.report.terminal import item_lines
 from transformula.comparison.study import read_study, study_names
 
 FOLDER = Path(__file__).parent / "studies"
-PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "rates", "curves", "by-depth",
-         "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
+PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "rates", "curves",
+         "by-depth", "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
 """The sections of a report that are shipped: without what models wrote."""
 END = "<!-- end of reports -->"
 README = Path(__file__).parents[1] / "README.md"

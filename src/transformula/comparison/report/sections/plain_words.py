@@ -100,6 +100,8 @@ def finding_in_brief(verdict: Verdict, digits: int) -> str:
     if verdict.word == "equivalent":
         effect = "the stated effect" if verdict.effect is None else fixed(verdict.effect, digits)
         return f"{verdict.variant} is equivalent within {effect} ({interval})"
+    if verdict.word == "the same":
+        return f"{verdict.variant} is the same as {verdict.base}"
     if verdict.word == "no difference found":
         return f"no difference of {verdict.variant} was found ({interval})"
     if verdict.stopped:
