@@ -11,9 +11,9 @@ import torch
 
 from tests.comparison.arms import arm_of, write_text
 from transformula.api import identity as run_identity
-from transformula.api.identity import identity_of
+from transformula.api.identity import identity_of, settled
 from transformula.api.plan import plan_run
-from transformula.comparison.jobs import interleaved, jobs_of, settled
+from transformula.comparison.jobs import interleaved, jobs_of
 from transformula.model import build
 from transformula.runs import identity
 from transformula.training.settings import TrainingSettings

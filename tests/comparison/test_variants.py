@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from transformula import Model
+from transformula.api.configuration import groups_of
 from transformula.api.reading import TASK
 from transformula.cli.options import MODEL_OPTIONS
 from transformula.comparison.records import Variant
 from transformula.comparison.settings import ComparisonSettings, for_all
-from transformula.comparison.variants import groups_of, read_variants
+from transformula.comparison.variants import read_variants
 from transformula.errors import ConfigError, InputError
 from transformula.language.messages import FormulaError
 from transformula.tasks.base import tasks
@@ -141,7 +142,7 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
 
 
 def test_the_least_rate_of_dropout_is_said() -> None:
-    _, other = read("pre-norm", "post-norm")
+    _, other = read("pre-norm", "gpt2")
     assert other.notes == ("has dropout 0 in place of 0.1, the least rate of all wirings",)
 
 

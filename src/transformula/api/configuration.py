@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError
 from ..language.model_file import read_text
-from ..language.model_text import ModelText
+from ..language.model_text import ModelText, constant_text
 from ..plain import several
-from ..settings import with_current_keys
+from ..settings import Settings, with_current_keys
 from ..structured import Malformed, load_yaml
-from .reading import path_of
+from .reading import TASK, of_task, path_of
+
+if TYPE_CHECKING:
+    from ..training.settings import TrainingSettings
 
 
 def read_stated(stated: str, source: str) -> str | ModelText:
@@ -60,3 +64,26 @@ def check_use(stated: Any, use: Sequence[str]) -> None:
     if missing := [package for package in names if package not in use]:
         words, options = ", ".join(missing), " ".join(f"--use {package}" for package in missing)
         raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
+
+
+def with_types(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a run's configuration, alike whether they were typed or are values of Python: settings have the types of
+    their fields, numbers of the model are text. What is wrong stays: it is told with all mistakes."""
+    typed = {key: constant_text(value) if isinstance(value, (int, float)) else value for key, value in given.items()}
+    for group in groups_of(str(given.get("task", TASK)), given.get("optimizer")):
+        own = {key: value for key, value in given.items() if key in group.model_fields and value is not None}
+        with suppress(ConfigError):
+            typed |= {key: value for key, value in group.read(own).plain().items() if key in own}
+    return typed
+
+
+def groups_of(task: str, optimizer: Any = None) -> tuple[type[Settings], type[TrainingSettings]]:
+    """The settings of a task's data, and those of training with an optimizer."""
+    from ..training.settings import settings_with
+
+    return of_task(task, "settings"), settings_with(optimizer)
+
+
+def settings_fields(task: str, optimizer: Any = None) -> set[str]:
+    """The keys of a run's configuration that are settings of its data and of training, and none of its model."""
+    return {name for group in groups_of(task, optimizer) for name in group.model_fields}

@@ -25,6 +25,21 @@ OF_THE_RUN = ("out", "lr", "seed")  # not in the identity
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 
 
+def settled(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration whose numbers do not depend on what a short measurement finds: the precision is float32 on
+    a CPU and bf16 on a GPU that has it, unless it is stated; and one thread, so that runs do not slow each other."""
+    from ..training.machine import BF16, FLOAT32, pick_device
+
+    known = {key: value for key, value in config.items() if value is not None}
+    device = pick_device(str(known.get("device", "auto")))
+    if known.get("precision", "auto") == "auto":
+        import torch
+
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        known["precision"] = BF16 if fast else FLOAT32
+    return {"threads": 1, **known, "device": str(device)}
+
+
 def identity_of(config: Mapping[str, Any]) -> str:
     """What all runs of a configuration have in common that decides their numbers, as a hash."""
     use = tuple(several(config.get("use")))

@@ -19,7 +19,7 @@ from ..extras import need
 from ..field_names import unknown_key
 from ..language.model_text import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
 from ..settings import with_current_keys
-from .configuration import check_use, read_stated
+from .configuration import check_use, groups_of, read_stated
 from .default_model import with_default
 from .model import Model
 from .reading import (
@@ -60,13 +60,11 @@ def resolve(
 
     All mistakes of the settings are in one report.
     """
-    from ..training.settings import settings_with
-
     if isinstance(model, Model):
         text = model.architecture.text
     else:
         text = model if isinstance(model, ModelText) else read_model(model)
-    groups = (of_task(task, "settings"), settings_with(given.get("optimizer")))
+    groups: tuple[Any, Any] = groups_of(task, given.get("optimizer"))
     settings = {name for group in groups for name in group.model_fields}
     keys = {*OF_MODELS, *text.numbers}
     known = [*settings, *keys, *OUTER]

@@ -9,19 +9,18 @@ from typing import Any
 
 from ..analysis.accounting import flops_per_unit
 from ..analysis.sizes import SHAPES, Shape, grown, next_shape, shape_of
-from ..api.identity import identity_of
+from ..api.configuration import settings_fields
+from ..api.identity import identity_of, settled
 from ..api.plan import OUTER
 from ..api.reading import TASK
 from ..errors import InputError
 from ..training.optimizer import optimizers
 from ..training.settings import LIMITS
 from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
-from .jobs import settled
 from .matching import matched_parameters, matched_steps
 from .plan import rounded
 from .records import Arm, Variant
 from .settings import ComparisonSettings
-from .variants import settings_fields
 from .vary import factor_of
 
 CONTEXTS = {96: 64, 192: 128}  # of language models without one: at most this width -> tokens of a window

@@ -7,28 +7,12 @@ not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
 
-from ..api.identity import OF_THE_RUN, identity_of
+from ..api.identity import OF_THE_RUN, identity_of, settled
 from ..runs.identity import digest
 from .records import Arm, Job, Stage
-
-
-def settled(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration whose numbers do not depend on what a short measurement finds: the precision is float32 on
-    a CPU and bf16 on a GPU that has it, unless it is stated; and one thread, so that runs do not slow each other."""
-    from ..training.machine import BF16, FLOAT32, pick_device
-
-    known = {key: value for key, value in config.items() if value is not None}
-    device = pick_device(str(known.get("device", "auto")))
-    if known.get("precision", "auto") == "auto":
-        import torch
-
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        known["precision"] = BF16 if fast else FLOAT32
-    return {"threads": 1, **known, "device": str(device)}
 
 
 def jobs_of(arm: Arm, stage: Stage, rates: Sequence[float], seeds: Sequence[int], score: str = "") -> list[Job]:

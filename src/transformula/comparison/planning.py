@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from ..analysis.sizes import SHAPES, Shape, shape_of, size_names
+from ..api.configuration import with_types
 from ..api.reading import import_packages
 from ..api.unread import refuse
 from ..cost.words import about
@@ -40,7 +41,7 @@ from .records import Arm, Variant
 from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
 from .statistics.power import Noise, pooled
 from .store import Store
-from .variants import read_variants, with_types
+from .variants import read_variants
 
 FOLDER = Path("comparisons")
 TOKENS_PER_PARAMETER = 4  # that a chosen size is trained on, at least

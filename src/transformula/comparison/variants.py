@@ -15,26 +15,25 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import regex
 
+from ..api.configuration import settings_fields
 from ..api.inheriting import completed
 from ..api.model import Model
 from ..api.plan import OF_MODELS, resolve
-from ..api.reading import TASK, check_model, known_words, mentions, of_task, read_model
+from ..api.reading import TASK, check_model, known_words, mentions, read_model
 from ..api.unread import refuse, unread
 from ..data.unicode_words import SIGNS
 from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
 from ..language.messages import FormulaError
-from ..language.model_text import FREE_NUMBERS, ModelText, constant_text
+from ..language.model_text import FREE_NUMBERS, ModelText
 from ..language.model_writing import write_text
 from ..language.source import Source
 from ..plain import several
-from ..settings import Settings
 from ..training.settings import settings_with
 from .records import Variant
 from .settings import ComparisonSettings, for_all
@@ -264,27 +263,6 @@ def as_variant(
     own = {key: resolved[key] for key in variant.settings if key in resolved}
     read = Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels), variant.notes)
     return read, unread(data, training, architecture, [key for key, value in keys.items() if value is not None])
-
-
-def with_types(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given for all variants, alike whether it was typed or is a value of Python: settings have the types of
-    their fields, numbers of the model are text. What is wrong stays, and is told with all mistakes of a variant."""
-    typed = {key: constant_text(value) if isinstance(value, (int, float)) else value for key, value in given.items()}
-    for group in groups_of(str(given.get("task", TASK)), given.get("optimizer")):
-        own = {key: value for key, value in given.items() if key in group.model_fields and value is not None}
-        with suppress(ConfigError):
-            typed |= {key: value for key, value in group.read(own).plain().items() if key in own}
-    return typed
-
-
-def groups_of(task: str, optimizer: Any = None) -> tuple[type[Settings], type[Settings]]:
-    """The settings of a task's data, and those of training with an optimizer."""
-    return of_task(task, "settings"), settings_with(optimizer)
-
-
-def settings_fields(task: str, optimizer: Any = None) -> set[str]:
-    """The keys of a run's configuration that are settings of its data and of training, and none of its model."""
-    return {name for group in groups_of(task, optimizer) for name in group.model_fields}
 
 
 def base_first(variants: Sequence[Variant], base: str | None) -> list[Variant]:
