@@ -34,7 +34,7 @@ class Runs:
     """Makes outcomes without training: a loss around 2 by the variant, noise by the seed, best at the default rate."""
 
     def __init__(self, noise: float = 0.01) -> None:
-        self.noise, self.jobs, self.stop_at = noise, [], None
+        self.noise, self.jobs, self.stop_at, self.baselines = noise, [], None, {}
 
     def __call__(self, job, store) -> Outcome:
         known = store.outcome_of(job)
@@ -48,7 +48,8 @@ class Runs:
         score = 2 + EFFECTS.get(job.variant, 0.0) + common + own + abs(job.lr - 0.02)
         curve = ((2, 64, 0.1, 3.0), (6, 192, 0.3, 2.5))
         known = Outcome(job.variant, job.size, job.stage, job.seed, job.lr, job.key, "done", score, curve=curve,
-                        scores={"loss": score}, samples=("a text",) * job.samples, tokens=192, seconds=0.3)  # fmt: skip
+                        scores={"loss": score}, samples=("a text",) * job.samples, tokens=192, seconds=0.3,
+                        baselines=self.baselines)  # fmt: skip
         return store.keep(job, known)
 
 
@@ -100,6 +101,26 @@ def test_a_comparison_says_what_was_found(runs, given) -> None:
     assert "rezero" in repr(compared) and "report.html" in repr(compared)
     samples = [len(outcome.samples) for outcome in compared.results.outcomes]
     assert samples == [3, 3, 0, 0, 0, 0, 0, 0]  # of the first seed
+
+
+def test_a_comparison_whose_base_learns_nothing_says_so_before_the_runs_and_first_after_them(
+    runs, given, capsys
+) -> None:
+    runs.baselines = {"3-gram": 0.5, "4-gram": 0.4}
+    compared = compare(PAIR, **{**given, "lr": "tune", "lr_points": 3, "lr_seeds": 2})
+    before = "pre-norm will probably learn nothing that a 3-gram does not know"
+    told = capsys.readouterr().err
+    assert told.count(before) == 2 and "as a rule" in told and "runs that tuned its rate, it takes far more" in told
+    lead = "Nothing was learned that a 3-gram does not know: this comparison says only how fast the first steps go."
+    assert compared.data["lead"].startswith(lead)
+    (verdict,) = compared.data["verdicts"]
+    assert verdict["early"] == 6 and verdict["sentence"].startswith("In the first 6 steps, rezero is better than")
+    start = "In the first 6 steps on this data, while pre-norm is still no better than a 3-gram ("
+    assert verdict["may"].startswith(start)
+    assert "models that have learned more (pre-norm did not come up to a 3-gram)" in verdict["may_not"]
+    runs.baselines = {"3-gram": 3.0}
+    learned = compare(PAIR, **{**given, "seed": 50, "out": "learned"})
+    assert learned.data["lead"] == "" and learned.verdicts[0].early == 0 and "In the first" not in repr(learned)
 
 
 @pytest.mark.parametrize("told", [{"WORLD_SIZE": "2", "RANK": "1"}, {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +13,19 @@ from typing import Any
 
 import pytest
 
+from tests.comparison.fake import run
 from transformula.analysis.accounting import flops_per_unit
 from transformula.comparison.arms import default_rate
 from transformula.comparison.costs import Prepared, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
-from transformula.comparison.records import Ratio
+from transformula.comparison.records import Job, Ratio
+from transformula.comparison.running import baselines_of
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.statistics.power import detectable
+from transformula.comparison.store import Store
 from transformula.errors import CheckpointError, ConfigError, InputError
+from transformula.tasks.scores.bar import bar_of
 
 GATED = "gated: x = x + attention(norm(x)); x = x + mlp(norm(x), gated=True)"
 TINY = {"depth": 1, "width": 16, "heads": 2, "context": 8, "batch": 2, "tokenizer": "characters"}
@@ -317,3 +323,49 @@ def test_rates_around_the_default_are_those_of_each_size() -> None:
     assert "learning rates of the variants, small: " in repr(plan) and "tuned" not in repr(plan)
     around = planned("pre-norm", vary="lr=auto,auto*2", lr=0.01, protocol="quick")
     assert [arm.config["lr"] for arm in around.arms] == [0.01, 0.02]
+
+
+def test_that_nothing_will_be_learned_is_foreseen_with_the_length_that_it_takes(tmp_path: Path) -> None:
+    """By a rule of thumb; by earlier runs of the same data, which came up to the 3-gram, or nearly; not by others'."""
+    wide = {**TINY, "steps": 20}
+    plan = planned("pre-norm", "rezero", protocol="quick", store="runs", given=wide)
+    said, bar = plan.foreseen, bar_of(baselines_of(prepare(plan.arms[0].config).task, plan.score), lower=True)
+    assert bar is not None and bar[0] == "3-gram" and said in repr(plan)
+    tokens, start = plan.arms[0].costs.tokens, "pre-norm will probably learn nothing that a 3-gram does not know"
+    assert said.startswith(f"{start} ({bar[1]:.3g} bits per byte)")
+    assert f"in {tokens} tokens, {tokens / plan.arms[0].costs.parameters:.2g} a parameter: as a rule, it takes" in said
+    assert re.search(r"say steps=\d{4,}, or budget=\d+m\. Else the verdicts are of the first steps only$", said)
+
+    known = run("pre-norm", "only", "confirm", 11, 2e-3, 8)
+    for number, (data_score, reached) in enumerate([(bar[1], 0.9 * bar[1]), (bar[1] + 1, 0.1)]):
+        way = [(n, 500 * n, 0.1 * n, reached + 1 - n / 10) for n in range(1, 10)]
+        earlier = replace(
+            known, key=f"{number:016x}", score=reached, scores={}, evaluated=way, tokens=5000, rows=(), weights=(),
+            baselines={"3-gram": data_score, "4-gram": 0.1},
+        )  # fmt: skip
+        job = Job("pre-norm", "only", "confirm", 11, 2e-3, {}, "", earlier.key)
+        Store("runs").keep(job, earlier)
+    said = planned("pre-norm", "rezero", protocol="quick", store="runs", given=wide).foreseen
+    assert "by 1 earlier run of this data, it takes about" in said
+    needed = next(500 * n for n in range(1, 10) if 0.9 * bar[1] + 1 - n / 10 < bar[1])
+    steps = math.ceil(20 * needed / tokens)
+    assert f"say steps={steps}, or budget=" in said
+    long = planned("pre-norm", "rezero", protocol="quick", store="runs", given={**TINY, "steps": steps})
+    assert long.foreseen == ""
+
+
+def test_nothing_is_foreseen_of_data_that_no_simple_model_is_known_of() -> None:
+    given = {"task": "sort", "rows": 100, "test_rows": 50, "steps": 10, "depth": 1, "width": 16, "heads": 2}
+    plan = make_plan(["pre-norm", "post-norm"], ComparisonSettings.read({"protocol": "quick"}), given)[0]
+    assert plan.foreseen == ""
+
+
+def test_a_plan_of_an_earlier_version_is_read() -> None:
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    plan.write(Path("here"))
+    known = json.loads(Path("here/plan.json").read_text())
+    for field in ("there", "foreseen"):
+        del known[field]
+    Path("here/plan.json").write_text(json.dumps(known))
+    again = read_plan(Path("here"))
+    assert again is not None and again.foreseen == "" and again.hash == plan.hash

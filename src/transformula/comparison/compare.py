@@ -25,6 +25,7 @@ from ..training.progress import Progress
 from .board import Board
 from .budget import run_seconds
 from .engine import engines, outcomes_of
+from .foreseen import foreseen
 from .jobs import interleaved
 from .plan import ComparisonPlan
 from .planning import FOLDER, make_plan
@@ -197,6 +198,8 @@ def comparison(
         running = without(left, stopped)
         for name, reason in stopped.items():
             shown.say(f"{name} is not run: it fails {reason}", warning=True)
+        if plan.foreseen:
+            shown.say(plan.foreseen, warning=True)
         board = Board(shown, store, running.arms, at_once, sum(map(running.runs, running.arms)))
         try:
             with engines.get(settings.engine)(store, at_once) as engine:
@@ -258,7 +261,10 @@ def gates_of(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateRe
 
 def revised(plan: ComparisonPlan, tuned: Tuned, board: Board) -> ComparisonPlan:
     """The plan with the noise that the runs have shown which tuned the rates, and what it can show by that, said before
-    it is confirmed."""
+    it is confirmed; and whether by these runs the base learns more than a simple model."""
+    known = [outcome for outcome in tuned.outcomes if outcome.arm_key == plan.base_arms[-1].arm_key]
+    if known and (expected := foreseen(plan, known)):
+        board.say(expected, warning=True)
     measured = noise_of_tuning(tuned.outcomes, plan.base, plan.sizes[-1], tuned.rates)
     if measured is None:
         return plan

@@ -54,6 +54,7 @@ class ComparisonPlan(WithArms):
     there       runs of it that the store has, where that was looked for; `seconds` is then of the others
     notes       what was chosen or reduced, in sentences
     audit       in what each variant differs from the base
+    foreseen    that the base will probably learn no more than a simple model of the data; "" where it will
     """
 
     name: str
@@ -77,6 +78,7 @@ class ComparisonPlan(WithArms):
     use: Sequence[str] = field(default_factory=tuple)
     audit: Sequence[Audit] = ()
     there: int = 0
+    foreseen: str = ""
 
     @property
     def same(self) -> list[str]:
@@ -291,6 +293,7 @@ def arm_cells(plan: ComparisonPlan, arm: Arm) -> Sequence[str]:
 def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     """What is equal, the rates, the seeds, the time and the detectable effect, a sentence each."""
     settings = plan.settings
+    yield from filter(None, [plan.foreseen])
     yield f"equal: {MATCHED[settings.match]}; everything else is as the table says"
     tuned = [arm for arm in plan.arms if plan.tuned(arm)]
     grids = {tuple(plan.rates(arm)) for arm in tuned}

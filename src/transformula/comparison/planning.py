@@ -36,6 +36,7 @@ from .budget import (
     whole_seconds,
 )
 from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, step_seconds, with_steps
+from .foreseen import foreseen
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
 from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
@@ -251,6 +252,7 @@ def with_estimates(plan: ComparisonPlan) -> ComparisonPlan:
     return replace(
         plan, seconds=whole_seconds(plan), noise=expected.difference, noise_source=expected.source,
         noise_degrees=expected.degrees, detectable=plan.smallest(expected.difference), notes=notes,
+        foreseen=foreseen(plan),
     )  # fmt: skip
 
 

@@ -1,0 +1,62 @@
+"""Will the base learn more than the simplest model of its data knows? Said before the runs, with the length that it
+takes: by earlier runs of the same data, else by a rule of thumb; and again by the runs that tuned its rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..cost.words import AMOUNTS, in_units
+from ..errors import setting
+from ..tasks.scores.bar import NGRAM, bar_of, in_words, passed_at
+from .budget import seconds_with_steps
+from .costs import prepare
+from .plan import ComparisonPlan
+from .records import Outcome
+from .running import baselines_of
+from .store import Store
+
+TOKENS, FEW_PARAMETERS = 350e3, 5e9
+"""With TOKENS + FEW_PARAMETERS / parameters models of characters come up to a 3-gram: on tiny Shakespeare those of 4.9,
+28 and 200 thousand parameters took about 1.3, 0.5 and 0.37 million."""
+SAME = 1e-6  # relative: scores of a baseline on the same data
+
+
+def foreseen(plan: ComparisonPlan, tuned: Sequence[Outcome] = ()) -> str:
+    """What is to be said of a plan whose base, at its largest size, will probably be no better than the simplest model;
+    "" where it will be, or nothing is known. By its `tuned` runs, where there are some."""
+    base = plan.base_arms[-1]
+    bar = bar_of(baselines_of(prepare(base.config).task, plan.score), plan.lower)
+    if bar is None:
+        return ""
+    runs = tuned or [o for o in Store(plan.settings.store).outcomes() if is_of(o, bar)]
+    needed, source = min((needed_by(o, bar[1], plan.lower) for o in runs), default=math.inf), "as a rule"
+    if runs:
+        what = "that tuned its rate" if tuned else "of this data"
+        source = f"by {len(runs)} {'' if tuned else 'earlier '}run{'s' * (len(runs) > 1)} {what}"
+    elif bar[0] == NGRAM:
+        needed = TOKENS + FEW_PARAMETERS / base.costs.parameters
+    if needed <= base.costs.tokens or (not runs and math.isinf(needed)):
+        return ""
+    tokens, each = in_units(base.costs.tokens, AMOUNTS), base.costs.tokens / base.costs.parameters
+    text = f"{base.variant} will probably learn nothing that {in_words(bar[0])} does not know"
+    text = f"{text} ({bar[1]:.3g} {plan.unit}) in {tokens} tokens, {each:.2g} a parameter: {source}, it takes"
+    if math.isinf(needed):
+        return f"{text} far more, or a larger model"
+    steps = math.ceil(plan.base_arms[0].costs.steps * needed / base.costs.tokens)
+    budget = f"{math.ceil(seconds_with_steps(plan, steps) / 60)}m"
+    said = f"{setting('steps', str(steps))}, or {setting('budget', budget)}"
+    return f"{text} about {in_units(needed, AMOUNTS)}: say {said}. Else the verdicts are of the first steps only"
+
+
+def is_of(outcome: Outcome, bar: tuple[str, float]) -> bool:
+    """Whether a run was made on the data of which the bar is the score."""
+    name, score = bar
+    return outcome.status == "done" and math.isclose(outcome.baselines.get(name, math.nan), score, rel_tol=SAME)
+
+
+def needed_by(outcome: Outcome, bar: float, lower: bool) -> float:
+    """With how many tokens a run passes the bar, by its evaluations and by its end."""
+    end = [] if outcome.score is None else [(outcome.tokens, outcome.score)]
+    way = [(tokens, score) for _, tokens, _, score in outcome.evaluated if tokens < outcome.tokens]
+    return passed_at([*way, *end], bar, lower)
