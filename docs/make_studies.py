@@ -18,13 +18,14 @@ from transformula.comparison.records import Results
 from transformula.comparison.report.document import Item, pictures_of, sections_of
 from transformula.comparison.report.files import read_results
 from transformula.comparison.report.markdown import FIGURES, escaped, markdown
-from transformula.comparison.report.sections.plain_words import plain_words, what_was_found
+from transformula.comparison.report.sections.plain_words import lead_of, plain_words, what_was_found
 from transformula.comparison.report.terminal import item_lines
 from transformula.comparison.study import read_study, study_names
 
 FOLDER = Path(__file__).parent / "studies"
-PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "rates", "curves",
-         "by-depth", "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
+PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "effects-of-settings", "every-seed",
+         "rates", "curves", "compute", "by-depth", "trained-models", "diagrams", "gates", "environment",
+         "notes")  # fmt: skip
 """The sections of a report that are shipped: without what models wrote."""
 END = "<!-- end of reports -->"
 README = Path(__file__).parents[1] / "README.md"
@@ -65,7 +66,7 @@ def entry(name: str, reports: dict[str, Results]) -> str:
     lines = [f"### {study.title}", "", f"{study.question} `transformula compare --study {name}`", ""]
     for part, results in reports.items():
         link = f"[{part.replace('-', ' ') or 'report'}]({'/'.join(filter(None, (name, part)))}/report.md)"
-        lines += [f"- {link}: {escaped(what_was_found(results))}"]
+        lines += [f"- {link}: {escaped(' '.join([lead_of(results), *what_was_found(results)]).strip())}"]
     return "\n".join([*lines, ""])
 
 
@@ -78,7 +79,7 @@ def verdict(name: str, said: Iterable[Item]) -> str:
 def show_verdict(name: str, results: Results) -> None:
     """Put it where the README asks for it: what was found, and how sure it is."""
     section, text = plain_words(results), README.read_text("utf-8")
-    shown = verdict(name, section.items[:2] if section else [])
+    shown = verdict(name, section.items[: 3 if lead_of(results) else 2] if section else [])
     begin, end = f"<!-- verdict: {name} -->", "<!-- end of verdict -->"
     README.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{shown}\n\n{end}", text, flags=re.S), "utf-8")
 
