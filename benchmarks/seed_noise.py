@@ -1,75 +1,189 @@
-"""Noise between seeds, recorded from real runs, and what a comparison makes of it where there is no difference.
+"""Noise between seeds over learning rates, recorded from real runs, and what the whole default protocol makes of it.
 
-    python benchmarks/seed_noise.py                # 80 runs of a tiny model, 3 minutes on one core
-    python benchmarks/seed_noise.py --seeds 40     # goes on from these
+    python benchmarks/seed_noise.py --simulate     # 5 minutes on one core, from benchmarks/results/seed_noise.json
+    python benchmarks/seed_noise.py --seeds 20     # records it again: 440 runs of a tiny model, 20 minutes on one core
 
-The same formula is trained under four names. Names of labels decide the initial values, so at one seed the four runs
-read the same batches and start from other weights: their differences are what paired runs of equal variants differ by.
-Of these runs 400 comparisons are drawn, each of 6 seeds, with two of the four runs of each seed in a random order.
-"better" and "worse" may be said in at most 5 % of them, within the error of 400.
+The same formula is trained under two names, at learning rates half an octave apart. Names of labels decide the initial
+values, so at one seed the two runs read the same batches and start from other weights. Of this record comparisons are
+drawn: some seeds tune two arms, others confirm, and a coin decides for each seed which of its two runs is the base's.
+`tune` and `confirm` are those of `compare`; a rate between recorded ones has the score between theirs.
+
+    equal    the two are the same: "better" and "worse" may be said in at most 5.5 % of the comparisons
+    worse    so much is added to one that the plan promises to find it in 80 % of the comparisons of 6 seeds
+    moved    the best rate of one lies half an octave higher, and its best loss is the same: also no difference
+
+Each with 4, 6 and 10 seeds, and grids of rates that begin at several offsets from the best.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from figures import keep
 
-from transformula.comparison.jobs import jobs_of
-from transformula.comparison.records import Arm, Outcome, RunCosts
-from transformula.comparison.running import run_job
-from transformula.comparison.statistics.terms import Terms
-from transformula.comparison.statistics.verdicts import judge
-from transformula.comparison.store import Store
+sys.path.insert(0, str(Path(__file__).parent))
 
-NAMES = ("a", "b", "c", "d")
-SIZES = {"depth": 2, "width": 16, "heads": 2, "context": 32, "batch": 8, "steps": 120}
-RATE, PAIRS, COMPARISONS, LIMIT = 4e-3, 6, 400, 0.05
+from figures import RESULTS, keep  # noqa: E402
+
+from transformula.comparison.compare import confirm  # noqa: E402
+from transformula.comparison.jobs import jobs_of  # noqa: E402
+from transformula.comparison.plan import ComparisonPlan  # noqa: E402
+from transformula.comparison.records import Arm, Job, Outcome, RunCosts, Stage, Variant, Verdict  # noqa: E402
+from transformula.comparison.running import run_job  # noqa: E402
+from transformula.comparison.settings import ComparisonSettings  # noqa: E402
+from transformula.comparison.statistics.power import detectable  # noqa: E402
+from transformula.comparison.store import Store  # noqa: E402
+from transformula.comparison.tuning import tune  # noqa: E402
+from transformula.structured import load_json  # noqa: E402
+
+NAMES = ("a", "b")
+SIZES = {"depth": 2, "width": 16, "heads": 2, "context": 32, "batch": 8, "steps": 120, "evaluate_every": 120}
+DEFAULT = 0.025  # the default learning rate at this width
+PLACES = [n / 2 for n in range(-5, 6)]  # octaves from it that are recorded
 COSTS = RunCosts(1, 1, 1.0, 1.0, 1.0, 1, 1)
+OFFSETS, SEEDS, COMPARISONS, LIMIT = (-0.5, -0.25, 0.0, 0.25, 0.5), (4, 6, 10), 200, 0.055
+
+Score = Callable[[str, int, float], float | None]  # of a variant, a seed and a learning rate; None: it diverged
+
+
+def rate_at(place: float) -> float:
+    return float(f"{DEFAULT * 2.0**place:.6g}")
 
 
 def recorded(data: str, seeds: int, store: Store) -> np.ndarray:
-    """(seeds, names): the score of each run, nats or bits as the task says."""
-    scores = []
-    for name in NAMES:
+    """(seeds, names, rates): the score of each run."""
+    scores = np.full((seeds, len(NAMES), len(PLACES)), math.nan)
+    rates = [rate_at(place) for place in PLACES]
+    for n, name in enumerate(NAMES):
         formula = f"x = x + attention.{name}(norm(x)); x = x + mlp.{name}{name}(norm(x))"
         config = {"model": formula, "after": "x = norm(x)", "data": data, "tokenizer": "characters", **SIZES}
-        jobs = jobs_of(Arm(name, "only", config, COSTS, RATE), "confirm", [RATE], range(1, seeds + 1))
-        scores.append([run_job(job, store).score for job in jobs])
-    return np.array(scores, dtype=float).T
+        for job in jobs_of(Arm(name, "only", config, COSTS, DEFAULT), "tune", rates, range(1, seeds + 1)):
+            score = run_job(job, store).score
+            scores[job.seed - 1, n, rates.index(job.lr)] = math.nan if score is None else score
+    return scores
 
 
-def comparison(rng: np.random.Generator, scores: np.ndarray) -> tuple[list[Outcome], list[Arm]]:
-    """Outcomes of 6 of the seeds, with two of the runs of each."""
-    outcomes = []
-    for seed in rng.choice(len(scores), min(PAIRS, len(scores)), replace=False):
-        for name, run in zip(("base", "twin"), rng.choice(len(NAMES), 2, replace=False), strict=True):
-            score = float(scores[seed, run])
-            outcomes.append(Outcome(name, "only", "confirm", int(seed), RATE, "", "done", score))
-    return outcomes, [Arm(name, "only", {}, COSTS, RATE) for name in ("base", "twin")]
+class SimulatedPlan(ComparisonPlan):
+    """A plan whose jobs are names, rates and seeds alone."""
+
+    def jobs(
+        self, stage: Stage, arm: Arm, rates: Sequence[float] | None = None, seeds: Sequence[int] | None = None
+    ) -> list[Job]:
+        chosen = (self.tuning_seeds if stage == "tune" else self.seeds) if seeds is None else seeds
+        rates = self.rates(arm) if rates is None else rates
+        return [Job(arm.variant, arm.size, stage, seed, rate, {}) for rate in rates for seed in chosen]
 
 
-def main() -> None:
+def simulated_plan(names: Sequence[str], seeds: int, default: float = DEFAULT, **settings: Any) -> SimulatedPlan:
+    """The default protocol, at one size."""
+    read = ComparisonSettings.read({"seeds": seeds, "sizes": 1, **settings})
+    arms = [Arm(name, "only", {}, COSTS, default) for name in names]
+    variants = [Variant(name, name, "") for name in names]
+    return SimulatedPlan(
+        "simulated", read, {}, variants, arms, "loss", "", True, read.paired_seeds, read.tuning_seeds
+    )  # fmt: skip
+
+
+def compared(plan: ComparisonPlan, score: Score) -> tuple[list[Verdict], dict[tuple[str, str], float]]:
+    """The verdicts of a comparison whose runs have these scores, and the rates at which it confirmed."""
+
+    def run(jobs: Sequence[Job]) -> list[Outcome]:
+        scores = [score(job.variant, job.seed, job.lr) for job in jobs]
+        return [
+            Outcome(j.variant, j.size, j.stage, j.seed, j.lr, "", "diverged" if s is None else "done", s)
+            for j, s in zip(jobs, scores, strict=True)
+        ]
+
+    tuned = tune(plan, run)
+    return confirm(plan, tuned, run)[1], tuned.rates
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What one arm differs in: `worse` is added to its score, and its rates are `moved` by so many octaves."""
+
+    worse: float = 0.0
+    moved: float = 0.0
+
+
+def drawn(rng: np.random.Generator, scores: np.ndarray, plan: ComparisonPlan, planted: Planted) -> Score:
+    """The scores of a comparison that is drawn from the record (seeds, names, rates)."""
+    seeds = [*plan.tuning_seeds, *plan.seeds]
+    rows = dict(zip(seeds, rng.choice(len(scores), len(seeds), replace=False), strict=True))
+    sides = dict(zip(seeds, rng.permuted(np.tile([0, 1], (len(seeds), 1)), axis=1), strict=True))
+
+    def score(variant: str, seed: int, rate: float) -> float:
+        twin = variant != plan.base
+        place = math.log2(rate / DEFAULT) - twin * planted.moved
+        runs = scores[rows[seed], sides[seed][int(twin)]]
+        return float(np.interp(place, PLACES, runs)) + twin * planted.worse
+
+    return score
+
+
+def simulate(
+    scores: np.ndarray, seeds: int, offset: float, planted: Planted, comparisons: int, seed: int = 0
+) -> dict[str, float]:
+    """How often a difference is found, how many intervals hold the true one, how often two rates were taken."""
+    rng = np.random.default_rng([seed, seeds, round(100 * offset) + 1000])
+    plan = simulated_plan(("base", "twin"), seeds, rate_at(offset))
+    found = held = apart = 0
+    for _ in range(comparisons):
+        (verdict,), rates = compared(plan, drawn(rng, scores, plan, planted))
+        found += verdict.word in ("better", "worse")
+        held += verdict.interval is not None and verdict.interval[0] <= planted.worse <= verdict.interval[1]
+        apart += len(set(rates.values())) > 1
+    return {"found": found / comparisons, "held": held / comparisons, "two rates": apart / comparisons}
+
+
+def plants(scores: np.ndarray) -> dict[str, Planted]:
+    """What is planted; the difference is as large as a plan for 6 seeds promises to find in 80 %, by the noise of the
+    recorded runs near the best rate."""
+    means = scores.mean(axis=(0, 1))
+    noise = float((scores[:, 0] - scores[:, 1])[:, means.argmin()].std(ddof=1))
+    return {"equal": Planted(), "worse": Planted(detectable(noise, 6)), "moved": Planted(moved=0.5)}
+
+
+def row(kind: str, seeds: int, figures: dict[str, float]) -> str:
+    found, held, apart = (f"{100 * figures[key]:.1f} %" for key in ("found", "held", "two rates"))
+    return f"| {kind} | {seeds} | {found} | {held} | {apart} |"
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="python-docs")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--store", default="comparisons/seed-noise", help="the runs, which are used again")
-    options = parser.parse_args()
-    scores = recorded(options.data, options.seeds, Store(options.store))
-    rng = np.random.default_rng(0)
-    words = [judge(*comparison(rng, scores), Terms("base"))[0].word for _ in range(COMPARISONS)]
-    false = sum(word in ("better", "worse") for word in words) / COMPARISONS
-    own = (scores - scores.mean(axis=1, keepdims=True)) * (len(NAMES) / (len(NAMES) - 1)) ** 0.5
-    noise = 2**0.5 * float(own.std())
-    print(f"standard deviation of a paired difference: {noise:.4f}, {100 * noise / scores.mean():.2f} % of the score")
-    print(f"{100 * false:.1f} % of {COMPARISONS} comparisons without a difference say better or worse; limit: 5 %")
-    path = keep("seed_noise", {"scores": scores.tolist(), "noise": noise, "false": false}, [])
-    print(f"wrote {Path(path).name}")
-    if false > LIMIT + 3 * (LIMIT * (1 - LIMIT) / COMPARISONS) ** 0.5:
-        raise SystemExit(1)
+    parser.add_argument("--simulate", action="store_true", help="record nothing, use the record that is kept")
+    parser.add_argument("--comparisons", type=int, default=COMPARISONS, help="drawn for each row and offset")
+    given = parser.parse_args()
+    if given.simulate:
+        scores = np.array(load_json(RESULTS / "seed_noise.json")["scores"])
+    else:
+        scores = recorded(given.data, given.seeds, Store(given.store))
+    figures: dict[str, dict[str, Any]] = {}
+    shown = ["| | seeds | found | intervals that hold the truth | two rates |", "| --- | --- | --- | --- | --- |"]
+    failed = False
+    for kind, planted in plants(scores).items():
+        for seeds in SEEDS:
+            by_offset = [simulate(scores, seeds, offset, planted, given.comparisons) for offset in OFFSETS]
+            mean = {key: float(np.mean([one[key] for one in by_offset])) for key in by_offset[0]}
+            worst = max(one["found"] for one in by_offset)
+            figures[f"{kind}, {seeds} seeds"] = {**mean, "found at the worst offset": worst}
+            shown.append(row(kind, seeds, mean))
+            print(shown[-1], f"worst offset {100 * worst:.1f} %", flush=True)
+            error = (LIMIT * (1 - LIMIT) / given.comparisons / len(OFFSETS)) ** 0.5
+            failed |= kind == "equal" and mean["found"] > LIMIT + 3 * error
+    data = {"places": PLACES, "scores": np.round(scores, 5).tolist(), "comparisons": given.comparisons, **figures}
+    print(f"wrote {keep('seed_noise', data, shown).name}")
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -300,7 +300,8 @@ class Verdict(OfArm):
     equivalence   p of the equivalence test against `effect`, after Holm's correction; None where no effect is stated
     noise         standard deviations: of the differences ("seeds"), the same without what seeds and parts of the
                   validation set do together ("seeds alone"), and of the mean if the validation set were another one
-                  ("evaluation"); the latter two where the score is a mean over parts
+                  ("evaluation"); these two where the score is a mean over parts. "rates": what the uncertainty of
+                  the learning rates adds to the mean, where the two have not one rate
     diverged      runs of the variant that diverged, and how many there were; base_diverged: the same of the base's
     needed        pairs that would decide it, for an inconclusive one
     detectable    the smallest difference that so many pairs find with a power of 80 %

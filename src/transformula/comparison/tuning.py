@@ -1,21 +1,21 @@
 """The learning rate of each arm: the same grid in powers of two for all, around each optimizer's own default.
 
-Where the best rate of any arm lies at the edge of its grid, every arm is given one more: that arm beyond the edge, the
-others between their best rate and its better neighbor, so that all have had equally many runs. At a larger size the
-grid is smaller, around the best of the size before, by the ratio of the two defaults. Seeds of tuning are used for
-nothing else.
+A curve is fitted to the runs of all arms, see `statistics/rates.py`. Arms whose curves do not differ take the rate at
+its best, the others that of their own. Where any best lies at or beyond the edge of the grid, every arm is given one
+more rate beyond that edge, so that all have had equally many runs. At a larger size the grid is smaller, around the
+best of the size before, by the ratio of the two defaults. Seeds of tuning are used for nothing else.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..inspection.rate_curves import FittedCurve
 from .jobs import interleaved
 from .plan import ComparisonPlan, rounded
 from .records import Arm, Job, Outcome
-from .statistics.rates import RateCurve, rate_curve
+from .statistics.rates import RateFit, fit_rates, rate_curve
 
 ROUNDS = 4  # of further rates, at most
 NARROW = 3  # rates of the grid at a size above the smallest
@@ -44,31 +44,30 @@ def tune(plan: ComparisonPlan, run: RunJobs) -> Tuned:
     tuned = Tuned()
     for size in plan.sizes:
         arms = [arm for arm in plan.arms_of(size) if plan.tuned(arm)]
-        curves = search(plan, arms, run, tuned)
-        for arm, curve in zip(arms, curves, strict=True):
-            key = arm.arm_key
-            tuned.rates[key] = arm.lr if curve is None else curve.best
-            if curve is not None:
-                tuned.sensitivity[key] = curve.sensitivity
-            tuned.notes += notes_of(arm, curve)
+        fit = search(plan, arms, run, tuned)
+        for arm in arms:
+            fitted, curve = fit.curves.get(arm.variant), rate_curve(tuned.outcomes, *arm.arm_key, plan.lower)
+            tuned.rates[arm.arm_key] = arm.lr if fitted is None else rounded(arm.lr * 2.0**fitted.best)
+            tuned.sensitivity |= {arm.arm_key: curve.sensitivity} if curve else {}
+            tuned.notes += notes_of(arm, fitted)
         for arm in plan.arms_of(size):
-            tuned.rates.setdefault((arm.variant, size), untuned(plan, arm, tuned.rates))
+            tuned.rates.setdefault(arm.arm_key, untuned(plan, arm, tuned.rates))
     return tuned
 
 
-def search(plan: ComparisonPlan, arms: Sequence[Arm], run: RunJobs, tuned: Tuned) -> list[RateCurve | None]:
+def search(plan: ComparisonPlan, arms: Sequence[Arm], run: RunJobs, tuned: Tuned) -> RateFit:
     """The curves of some arms of one size, whose grids go on until no best rate is at an edge."""
-    grids = [grid_of(plan, arm, tuned.rates) for arm in arms]
-    curves: list[RateCurve | None] = []
+    fit, grids = RateFit({}, {}), [grid_of(plan, arm, tuned.rates) for arm in arms]
     ahead = grids
-    for _ in range(1 + ROUNDS if arms else 0):
-        tuned.outcomes += run(interleaved([plan.jobs("tune", *of) for of in zip(arms, ahead, strict=True)]))
-        curves = [rate_curve(tuned.outcomes, arm.variant, arm.size, plan.lower) for arm in arms]
-        if all(curve is not None and not curve.at_edge for curve in curves):
+    for _ in range(1 + ROUNDS):
+        jobs = interleaved([plan.jobs("tune", *of) for of in zip(arms, ahead, strict=True)])
+        if not jobs:
             break
-        ahead = [[further(curve, rates, plan.lower)] for curve, rates in zip(curves, grids, strict=True)]
+        tuned.outcomes += run(jobs)
+        fit = fit_rates(tuned.outcomes, plan.arms, plan.lower)[arms[0].size]
+        ahead = [further(rates, fit, all(arm.variant in fit.curves for arm in arms)) for rates in grids]
         grids = [[*rates, *more] for rates, more in zip(grids, ahead, strict=True)]
-    return curves
+    return fit
 
 
 def grid_of(plan: ComparisonPlan, arm: Arm, known: Rates) -> list[float]:
@@ -81,22 +80,12 @@ def grid_of(plan: ComparisonPlan, arm: Arm, known: Rates) -> list[float]:
     return [rounded(middle * 2.0**power) for power in range(-(NARROW // 2), NARROW - NARROW // 2)]
 
 
-def further(curve: RateCurve | None, rates: Sequence[float], lower: bool) -> float:
-    """The next rate of a grid: beyond the edge where the best lies there, else between it and its better neighbor."""
-    if curve is None:
-        return rounded(min(rates) / DOWN)
-    tried = [rate for rate, _ in curve.scores]
-    place = tried.index(curve.best)
-    if place == 0:
-        return rounded(curve.best / 2)
-    if place == len(tried) - 1:
-        return rounded(curve.best * 2)
-
-    def loss(neighbor: tuple[float, float | None]) -> float:
-        return math.inf if neighbor[1] is None else neighbor[1] if lower else -neighbor[1]
-
-    neighbor, _ = min(curve.scores[place - 1], curve.scores[place + 1], key=loss)
-    return rounded(math.sqrt(curve.best * neighbor))
+def further(rates: Sequence[float], fit: RateFit, all_work: bool) -> list[float]:
+    """The next rates of a grid: beyond each edge at which the best of an arm lies; far below where one has no rate that
+    works."""
+    edges = {curve.edge for curve in fit.curves.values()}
+    low = min(rates) / (2 if all_work else DOWN)
+    return [rounded(low)] * (-1 in edges or not all_work) + [rounded(max(rates) * 2)] * (1 in edges)
 
 
 def untuned(plan: ComparisonPlan, arm: Arm, known: Rates) -> float:
@@ -107,11 +96,12 @@ def untuned(plan: ComparisonPlan, arm: Arm, known: Rates) -> float:
     return rounded(arm.lr * known[base.arm_key] / base.lr)
 
 
-def notes_of(arm: Arm, curve: RateCurve | None) -> list[str]:
+def notes_of(arm: Arm, curve: FittedCurve | None) -> list[str]:
     """What is to be said of an arm's rate."""
     size = "" if arm.size == "only" else f", {arm.size}"
     if curve is None:
         return [f"{arm.variant}{size}: no run that tuned its learning rate ended; {arm.lr:g} is taken"]
-    if curve.at_edge:
-        return [f"{arm.variant}{size}: the best learning rate, {curve.best:g}, is still at the edge of those tried"]
+    if curve.edge:
+        best = rounded(arm.lr * 2.0**curve.best)
+        return [f"{arm.variant}{size}: the best learning rate, {best:g}, is still at the edge of those tried"]
     return []

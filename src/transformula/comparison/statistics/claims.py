@@ -18,7 +18,7 @@ CLEAR_DEVIATIONS = 2.0  # over seeds and validation sets
 
 def may_claim(verdict: Verdict, case: Case) -> str:
     """The sentence that may be claimed."""
-    rates = ", with a learning rate tuned for each" if case.tuned else ""
+    rates = f", with a learning rate tuned for {'both' if case.shares_rate else 'each'}" if case.tuned else ""
     if case.rates_differ:
         rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
@@ -90,7 +90,9 @@ def of_design(verdict: Verdict, case: Case) -> Iterator[str]:
         yield "it holds between other learning rates, or that the best one was found (two were compared)"
     elif not case.tuned:
         yield "it holds with other learning rates (learning rate not tuned for each variant)"
-    elif case.at_edge:
+    elif case.shares_rate:
+        yield "it holds at the best learning rate of each, should these differ (the curves were not found to)"
+    if case.tuned and case.at_edge:
         yield f"the best learning rate was found (that of {' and '.join(case.at_edge)} is at the edge of its grid)"
     if len(verdict.differences) < MIN_PAIRS and verdict.word != "inconclusive":
         yield f"it is established ({len(verdict.differences)} paired seeds are an indication)"

@@ -67,19 +67,22 @@ def both(expected: Noise, measured: Noise) -> Noise:
     return Noise(math.sqrt(variance), degrees, f"{measured.source}, and what was expected")
 
 
-def detectable(sd: float, pairs: int, variants: int = 1, power: float = POWER, level: float = LEVEL) -> float:
-    """The smallest true difference that `pairs` find with `power`; infinite below two pairs."""
+def detectable(
+    sd: float, pairs: int, variants: int = 1, power: float = POWER, level: float = LEVEL, common: float = 0.0
+) -> float:
+    """The smallest true difference that `pairs` find with `power`; infinite below two pairs. `common`: the deviation of
+    what all pairs have alike."""
     if pairs < 2:
         return math.inf
     special = need("scipy.special", PURPOSE)
     limit = special.stdtrit(pairs - 1, 1 - level / variants / 2)
-    return float(special.nctdtrinc(pairs - 1, 1 - power, limit)) * sd / math.sqrt(pairs)
+    return float(special.nctdtrinc(pairs - 1, 1 - power, limit)) * math.hypot(sd / math.sqrt(pairs), common)
 
 
-def needed_pairs(sd: float, effect: float, variants: int = 1, power: float = POWER, level: float = LEVEL) -> int | None:
-    """The fewest pairs that find `effect` with `power`; None above 1,000."""
-    if sd == 0:
+def needed_pairs(sd: float, effect: float, variants: int = 1, common: float = 0.0) -> int | None:
+    """The fewest pairs that find `effect` with a power of 80 %; None above 1,000."""
+    if sd == common == 0:
         return 2
     pairs = range(2, MAX_PAIRS + 1)
-    place = bisect_left(pairs, -effect, key=lambda k: -detectable(sd, k, variants, power, level))
+    place = bisect_left(pairs, -effect, key=lambda k: -detectable(sd, k, variants, common=common))
     return pairs[place] if place < len(pairs) else None

@@ -1,33 +1,94 @@
-"""The score against the learning rate: where it is best, whether the grid holds the best, how much the rate matters."""
+"""The score against the learning rate: where it is best, which arms may share a rate, what a rate may cost.
+
+Curves are fitted by `inspection/rate_curves.py`. Arms of one optimizer have one, unless the data say otherwise; of
+several arms, by Holm's correction. Then they train at one rate.
+
+A run at the rate r loses curvature (r - m)^2 to the best one, m. Where m is known with variance v, the rate at the
+fitted best costs curvature v on average, with variance 2 (curvature v)^2. All pairs of a comparison have it alike, so
+no number of seeds tells it from a difference, unless both arms have one curve and one rate: then it cancels. Else the
+root mean square of the difference of both costs is a part of the standard error. It is taken over draws of slopes and
+curvatures, by which a flat curve costs little, and nothing is said of rates that were not tried.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..records import Outcome, outcomes_of
-
-MAX_FACTOR = 4.2  # the sensitivity is taken over rates from 1/4 to 4 times the best, with room for rounding
+from ...inspection.rate_curves import (
+    FittedCurve,
+    Losses,
+    RateCurve,
+    curve_of,
+    curves_of,
+    mean_score,
+    same_curve_p,
+)
+from ..records import Arm, Outcome, outcomes_of
+from .paired import CERTAIN, Part, holm
+from .power import LEVEL
 
 
 @dataclass(frozen=True)
-class RateCurve:
-    """Scores over the rates that were tried, the mean over seeds at each; None where a run diverged or failed.
+class RateFit:
+    """The curves of the arms of one size whose rates were tuned; arms that share a curve have the same object.
 
-    best         the tried rate of the best score; at_edge: it is the smallest or the largest that was tried
-    optimum      of the parabola in log rate through the best and its two neighbors; the best where there is none
-    sensitivity  E over the grid of [score, but at most one that diverged, minus the best], in the score's unit: 0 where
-                 the rate does not matter (Wortsman et al. 2023, 2309.14322, eq. 1)
+    p     that an arm's curve is that of the first arm of its optimizer, after Holm's correction
+    used  octaves from the default of the rate at which an arm's runs confirm
     """
 
-    scores: tuple[tuple[float, float | None], ...]
-    best: float
-    at_edge: bool
-    optimum: float
-    sensitivity: float
+    curves: dict[str, FittedCurve] = field(default_factory=dict)
+    p: dict[str, float] = field(default_factory=dict)
+    used: dict[str, float] = field(default_factory=dict)
+
+    def error(self, one: str, other: str) -> Part:
+        """What the rates add to the variance of the difference between two arms, and the degrees of freedom by which
+        that is known."""
+        if not {one, other} <= self.curves.keys() & self.used.keys():
+            return CERTAIN
+        difference = np.subtract(*(self.curves[name].cost(self.used[name]) for name in (one, other)))
+        return float(np.mean(difference**2)), max(1.0, self.curves[one].degrees)
+
+
+def fit_rates(outcomes: Sequence[Outcome], arms: Sequence[Arm], lower: bool) -> dict[str, RateFit]:
+    """The curves at each size, the smallest first; arms that differ at one size differ at those above it."""
+    apart: set[str] = set()
+    fits = {}
+    for size in dict.fromkeys(arm.size for arm in arms):
+        here = [arm for arm in arms if arm.size == size]
+        fit = RateFit({}, {}, {a.variant: octaves(o.lr, a) for a in here for o in outcomes_of(outcomes, *a.arm_key)})
+        runs = {arm.variant: losses_of(outcomes, arm, lower) for arm in here}
+        groups: dict[str, list[str]] = {}
+        for arm in here:
+            if any(map(math.isfinite, runs[arm.variant].values())):
+                groups.setdefault(str(arm.config.get("optimizer")), []).append(arm.variant)
+        for first, *others in groups.values():
+            asked = [name for name in others if name not in apart]
+            fit.p.update(zip(asked, holm([same_curve_p(runs[first], runs[name]) for name in asked]), strict=True))
+            apart |= {name for name in asked if fit.p[name] < LEVEL}
+            classes = [[first, *(n for n in others if n not in apart)], *([n] for n in others if n in apart)]
+            curves = curves_of([[runs[name] for name in names] for names in classes])
+            fit.curves.update((name, curve) for names, curve in zip(classes, curves, strict=True) for name in names)
+        fits[size] = fit
+    return fits
+
+
+def losses_of(outcomes: Sequence[Outcome], arm: Arm, lower: bool) -> Losses:
+    """The runs that tuned an arm's rate; for a score of which more is better, its negative."""
+    sign = 1.0 if lower else -1.0
+    return {
+        (octaves(o.lr, arm), o.seed): math.inf if o.score is None or o.status != "done" else sign * o.score
+        for o in outcomes_of(outcomes, arm.variant, arm.size, "tune")
+        if o.status != "failed"
+    }
+
+
+def octaves(rate: float, arm: Arm) -> float:
+    """How far a rate is from the arm's default."""
+    return round(math.log2(rate / arm.lr), 3)
 
 
 def rate_curve(outcomes: Sequence[Outcome], variant: str, size: str, lower: bool) -> RateCurve | None:
@@ -37,41 +98,3 @@ def rate_curve(outcomes: Sequence[Outcome], variant: str, size: str, lower: bool
         if o.status != "failed":
             by_rate.setdefault(o.lr, []).append(o.score if o.status == "done" else None)
     return curve_of({rate: mean_score(scores) for rate, scores in by_rate.items()}, lower)
-
-
-def mean_score(scores: Sequence[float | None]) -> float | None:
-    ended = [score for score in scores if score is not None and math.isfinite(score)]
-    return float(np.mean(ended)) if len(ended) == len(scores) else None
-
-
-def curve_of(scores: Mapping[float, float | None], lower: bool) -> RateCurve | None:
-    """The curve of the mean score at each rate; None where no rate has one."""
-    rates = sorted(scores)
-    losses = {rate: score if lower else -score for rate in rates if (score := scores[rate]) is not None}
-    if not losses:
-        return None
-    best = min(losses, key=lambda rate: losses[rate])
-    place = rates.index(best)
-    return RateCurve(
-        tuple((rate, scores[rate]) for rate in rates),
-        best,
-        place in (0, len(rates) - 1),
-        parabola([(r, losses.get(r)) for r in rates[max(0, place - 1) : place + 2]], best),
-        sensitivity([losses.get(r) for r in rates if 1 / MAX_FACTOR <= r / best <= MAX_FACTOR], losses[best]),
-    )
-
-
-def sensitivity(losses: Sequence[float | None], best: float) -> float:
-    """The mean excess over the best. The source bounds a loss by that at initialization; here by twice the best; for a
-    score of which more is better, by 0."""
-    most = abs(best)
-    return float(np.mean([most if loss is None else min(loss - best, most) for loss in losses]))
-
-
-def parabola(points: Sequence[tuple[float, float | None]], best: float) -> float:
-    """The rate of the smallest loss on the parabola in log rate through three points."""
-    known = [(math.log(rate), loss) for rate, loss in points if loss is not None]
-    if len(known) < 3:
-        return best
-    a, b, _ = np.polyfit([place for place, _ in known], [loss for _, loss in known], 2)
-    return math.exp(-b / (2 * a)) if a > 0 else best

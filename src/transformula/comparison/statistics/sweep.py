@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from ...inspection.rate_curves import RateCurve, curve_of
 from ..records import Key, Outcome, Variant, outcomes_of
-from .rates import RateCurve, curve_of
 
 Scores = Mapping[int, float | None]  # seed -> score; None where the run diverged or failed
 

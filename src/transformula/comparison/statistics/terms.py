@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ..records import Arm
 from .learning import Unlearned
-from .paired import Estimate
+from .paired import Estimate, Part
 from .pairs import Pairs
-from .power import LEVEL, Noise
+from .power import LEVEL, Noise, needed_pairs
+from .rates import RateFit
 from .sequential import level_at
 
 
@@ -42,8 +43,9 @@ class Terms:
 @dataclass(frozen=True)
 class Case:
     """A variant beside the base at one size. `p` and `equivalence` are corrected for looks, then for the `family`, the
-    number of variants at this size; `arms`: the base's and the variant's; `at_edge`: those of the two whose best rate
-    is the first or the last of its grid; `early`: that the base has learned no more than a simple model."""
+    number of variants at this size; `rates`: what the learning rates add to the variance of the mean difference, by
+    the curves of `fit`; `arms`: the base's and the variant's; `early`: that the base has learned no more than a simple
+    model."""
 
     terms: Terms
     variant: str
@@ -55,8 +57,9 @@ class Case:
     family: int
     detectable: float | None
     noise: Mapping[str, float]
+    rates: Part
+    fit: RateFit
     arms: tuple[Arm, ...] = ()
-    at_edge: tuple[str, ...] = ()
     sizes: int = 1
     early: Unlearned | None = None
 
@@ -77,9 +80,24 @@ class Case:
         return self.terms.lr == "tune" and not any("lr" in arm.config for arm in self.arms)
 
     @property
+    def shares_rate(self) -> bool:
+        """Whether the rates of both are the best of one curve."""
+        return self.variant in self.fit.curves and self.fit.curves[self.variant] is self.fit.curves.get(self.terms.base)
+
+    @property
+    def at_edge(self) -> list[str]:
+        """Those of the two whose best rate lies at or beyond the edge of its grid."""
+        curves = self.fit.curves
+        return [name for name in (self.terms.base, self.variant) if name in curves and curves[name].edge]
+
+    @property
     def excludes_zero(self) -> bool:
         interval = self.estimate.interval if self.estimate else None
         return interval is not None and not interval[0] <= 0 <= interval[1]
+
+    def needed(self, sd: float, effect: float) -> int | None:
+        """Pairs that find an effect, if differences vary by `sd`; None above 1,000."""
+        return needed_pairs(sd, effect, self.family, self.rates[0] ** 0.5)
 
     @property
     def gain(self) -> float:

@@ -21,10 +21,20 @@ from ..records import Arm, Outcome, Verdict, Word
 from .claims import may_claim, may_not_claim
 from .learning import unlearned
 from .noise import noise_of_pairs
-from .paired import Estimate, bootstrap_interval, equivalence_p, holm, paired_test, sign_flip, unpaired_test
+from .paired import (
+    CERTAIN,
+    Estimate,
+    Part,
+    bootstrap_interval,
+    equivalence_p,
+    holm,
+    paired_test,
+    sign_flip,
+    unpaired_test,
+)
 from .pairs import Pairs, pair
-from .power import LEVEL, detectable, needed_pairs
-from .rates import rate_curve
+from .power import LEVEL, detectable
+from .rates import RateFit, fit_rates
 from .ratios import timed
 from .scale import speedups
 from .sequential import is_hopeless, over_all_looks, stopped_early
@@ -37,33 +47,32 @@ AFFORDABLE = 4  # times as many pairs: what is not found by them is called no di
 def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> list[Verdict]:
     """The verdicts on all variants but the base, by size as the arms go. Raises MissingExtra without scipy and
     statsmodels."""
-    base, lower = terms.base, terms.lower
+    base, lower, fits = terms.base, terms.lower, fit_rates(outcomes, arms, terms.lower)
     arms = timed(arms, outcomes, base)
     sizes = list(dict.fromkeys(arm.size for arm in arms))
     verdicts, known = [], {arm.arm_key: arm for arm in arms}
     for size in sizes:
         names = [arm.variant for arm in arms if arm.size == size and arm.variant != base]
-        cases = [case_of(outcomes, name, size, terms, len(names)) for name in names]
+        cases = [case_of(outcomes, name, size, terms, len(names), fits[size]) for name in names]
         p = holm([case.p for case in cases])
         early = unlearned(outcomes, known.get((base, size)), lower)
         same = iter(holm([case.equivalence for case in cases if case.equivalence is not None]))
         for case, p_holm in zip(cases, p, strict=True):
             equivalence = None if case.equivalence is None else next(same)
-            curves = {name: rate_curve(outcomes, name, size, lower) for name in (base, case.variant)}
-            at_edge = tuple(name for name, curve in curves.items() if curve and curve.at_edge)
             both = tuple(known[name, size] for name in (base, case.variant) if (name, size) in known)
-            case = replace(case, p=p_holm, equivalence=equivalence, at_edge=at_edge, sizes=len(sizes), arms=both)
-            verdicts.append(verdict_of(replace(case, early=early)))
+            case = replace(case, p=p_holm, equivalence=equivalence, sizes=len(sizes), arms=both, early=early)
+            verdicts.append(verdict_of(case))
     faster = {name: speedups(outcomes, arms, name, base, lower) for name in {v.variant for v in verdicts}}
     return [replace(v, speedup={} if v.word == "unstable" else faster[v.variant].get(v.size, {})) for v in verdicts]
 
 
-def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, family: int) -> Case:
+def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, family: int, fit: RateFit) -> Case:
     """What is known of a variant at one size, before it is corrected for the others."""
     pairs = pair(outcomes, variant, terms.base, size, terms.lower)
-    estimate = estimate_of(pairs, terms)
+    rates = fit.error(variant, terms.base)
+    estimate = estimate_of(pairs, terms, rates)
     values = [value for _, value in pairs.differences]
-    same = equivalence_p(values, terms.effect) if terms.effect and len(values) > 1 else None
+    same = equivalence_p(values, terms.effect, rates) if terms.effect and len(values) > 1 else None
     p = estimate.p if estimate else 1.0
     looks = terms.until_decided and estimate is not None and estimate.kind != "stopped"
     if looks:
@@ -71,24 +80,26 @@ def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, 
         same = None if same is None else over_all_looks(same, len(values))
     level = terms.level_at(len(values))
     sd = estimate.sd if estimate else None
-    smallest = None if sd is None else detectable(sd, len(values), family, level=level)
+    smallest = None if sd is None else detectable(sd, len(values), family, level=level, common=rates[0] ** 0.5)
     noise = noise_of_pairs(outcomes, variant, terms.base, size, pairs)
-    return Case(terms, variant, size, pairs, estimate, p, same, family, smallest, noise)
+    noise |= {"rates": rates[0] ** 0.5} if rates[0] and noise else {}
+    return Case(terms, variant, size, pairs, estimate, p, same, family, smallest, noise, rates, fit)
 
 
-def estimate_of(pairs: Pairs, terms: Terms) -> Estimate | None:
-    """The mean difference by the best test that the runs allow: paired, unpaired, or by counts of divergence."""
+def estimate_of(pairs: Pairs, terms: Terms, rates: Part = CERTAIN) -> Estimate | None:
+    """The mean difference by the best test that the runs allow: paired, unpaired, or by counts of divergence. `rates`:
+    the variance that the learning rates add to it, see `rates.py`."""
     values = [value for _, value in pairs.differences]
     level = terms.level_at(len(values))
     lost, runs = pairs.count(of_base=True)
     if runs and 2 * lost >= runs and pairs.share() < pairs.share(of_base=True):
         return Estimate(None, None, pairs.same_share_p(), None, 0, "diverged")
     if len(values) > 1:
-        return paired_test(values, level)
+        return paired_test(values, level, rates)
     if values and terms.until_decided and terms.noise and is_hopeless(values[0], terms.noise, terms.lower):
         return stopped_early(values[0], terms.noise)
     if min(len(pairs.variant), len(pairs.base)) > 1:
-        return unpaired_test([*pairs.variant.values()], [*pairs.base.values()], level)
+        return unpaired_test([*pairs.variant.values()], [*pairs.base.values()], level, rates)
     return None
 
 
@@ -108,7 +119,7 @@ def word_of(case: Case) -> Word:
     if terms.effect is not None:
         enough = case.detectable is not None and case.detectable <= terms.effect
     else:
-        needed = needed_pairs(estimate.sd or 0.0, abs(estimate.mean or 0.0), case.family) if estimate.mean else None
+        needed = case.needed(estimate.sd or 0.0, abs(estimate.mean)) if estimate.mean else None
         enough = needed is None or needed > AFFORDABLE * estimate.pairs
     return "no difference found" if enough and not case.excludes_zero else "inconclusive"
 
@@ -121,7 +132,7 @@ def needed_for(case: Case) -> int | None:
     target = mean if case.excludes_zero else terms.effect or mean
     if not sd or not target or case.pairs.none_ended:
         return None
-    needed = needed_pairs(sd, target, case.family)
+    needed = case.needed(sd, target)
     return None if needed is None else max(needed, len(case.pairs.seeds) + 1)
 
 
@@ -141,8 +152,8 @@ def verdict_of(case: Case) -> Verdict:
         interval=estimate.interval,
         p=estimate.p if case.estimate else None,
         p_holm=case.p if case.estimate else None,
-        sign_flip=sign_flip(values) if len(values) > 1 else None,
-        bca=bootstrap_interval(values),
+        sign_flip=sign_flip(values, case.rates) if len(values) > 1 else None,
+        bca=bootstrap_interval(values, common=case.rates),
         equivalence=case.equivalence,
         effect=terms.effect,
         noise=case.noise,

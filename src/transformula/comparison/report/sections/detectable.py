@@ -56,7 +56,8 @@ def draw(results: Results, size: str) -> Any:
     with panels([f"detectable difference, {results.unit_of_differences}"]) as (figure, (axes,)):
         for verdict in verdicts:
             look = looks[verdict.variant]
-            curve = [(k, detectable(verdict.noise["seeds"], k, len(verdicts))) for k in range(3, most + 1)]
+            seeds, rates = verdict.noise["seeds"], verdict.noise.get("rates", 0.0)
+            curve = [(k, detectable(seeds, k, len(verdicts), common=rates)) for k in range(3, most + 1)]
             axes.plot(*zip(*curve, strict=True), label=verdict.variant, linewidth=1.5, **look.line)
             now = [point for point in curve if point[0] == len(verdict.differences)]
             axes.plot([x for x, _ in now], [y for _, y in now], look.marker, color=look.color, markersize=7)

@@ -7,14 +7,18 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 from ....errors import join_words
 from ....figure import INK
-from ...numbers import fixed
-from ...records import Outcome, Results
+from ....inspection.rate_curves import FittedCurve
+from ...numbers import equation_of_p, fixed
+from ...records import Arm, Outcome, Results
+from ...statistics.rates import RateFit, fit_rates, octaves
 from ...statistics.sweep import RateSweep, sweeps
 from ...vary import factor_of, multiplied
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import looks_of, panels, ticks_at
+from ..drawing import Look, looks_of, panels, ticks_at
 from ..numbers import digits_of, rate_in_words
 
 TESTED = (
@@ -23,9 +27,10 @@ TESTED = (
     " Small marks in the picture: single runs; the line: their mean; a ring: the best."
 )
 CAPTION = (
-    "Small marks: single runs; the line: their mean; a ring: the rate that was chosen. Crosses at the edge: runs that"
-    " diverged or failed at that rate."
+    "Small marks: single runs; the line: the parabola that was fitted to them near the best; a ring: the rate that was"
+    " chosen, with the 95 % interval of the best one. Crosses at the edge: runs that diverged or failed at that rate."
 )
+SHOWN = 1.5  # octaves from the best, over which a fitted curve is drawn
 
 
 @section(70)
@@ -44,7 +49,8 @@ def rates(results: Results) -> ReportSection | None:
         shared = results.settings.get("lr", "tune") != "tune"
         text = "All variants were trained at one learning rate; it was not tuned for each." if shared else ""
         return ReportSection("Learning rates", [Paragraph(text)]) if text else None
-    items = [Paragraph(CAPTION)]
+    items = [Paragraph(text) for size in sizes for text in chosen_in_words(results, size)]
+    items.append(Paragraph(CAPTION))
     items += [Picture(f"rates-{size}", alt(results, size), partial(draw, results, size)) for size in sizes]
     return ReportSection("Learning rates", items)
 
@@ -97,6 +103,28 @@ def tuned(results: Results, name: str, size: str) -> list[Outcome]:
     return results.outcomes_of(name, size, "tune")
 
 
+def fit_of(results: Results, size: str) -> RateFit:
+    return fit_rates(results.outcomes, results.arms, results.lower)[size]
+
+
+def chosen_in_words(results: Results, size: str) -> list[str]:
+    """The rate of each curve, and why some arms have one."""
+    fit, arms, said = fit_of(results, size), results.arms_by_key, []
+    for curve in {id(curve): curve for curve in fit.curves.values()}.values():
+        names = [name for name in results.names if fit.curves.get(name) is curve]
+        rates = {rate_in_words(results.rates.get((name, size))): arms[name, size].lr for name in names}
+        text = f"{join_words(names, 'and')}{results.at_size(size)}: {join_words([*rates], 'and')}"
+        if len(rates) == 1:
+            ends = [rate_in_words(default * 2.0**place) for default in rates.values() for place in curve.interval]
+            text += f", 95 % interval of the best {' to '.join(ends)}"
+        p = [fit.p[name] for name in names if name in fit.p]
+        if p:
+            why = "one curve, since they do not differ" if len(names) > 1 else "a curve of its own, since it differs"
+            text += f"; {why} from that of {next(iter(fit.curves))} ({equation_of_p(min(p))})"
+        said.append(f"{text}.")
+    return said
+
+
 def alt(results: Results, size: str) -> str:
     chosen = {name: results.rates.get((name, size)) for name in results.names}
     rates = ", ".join(f"{name} {rate_in_words(rate)}" for name, rate in chosen.items())
@@ -104,23 +132,36 @@ def alt(results: Results, size: str) -> str:
 
 
 def draw(results: Results, size: str) -> Any:
-    looks, worst = looks_of(results), 0.0 if results.lower else 1.0
+    looks, worst, fit = looks_of(results), 0.0 if results.lower else 1.0, fit_of(results, size)
     title = f"{results.score_in_words} ({results.direction}){results.at_size(size)}"
     with panels([title]) as (figure, (axes,)):
-        grid = sorted({o.lr for name in looks for o in tuned(results, name, size)})
         for n, (name, look) in enumerate(looks.items()):
             runs = tuned(results, name, size)
-            scores = {lr: [o.score for o in runs if o.lr == lr and o.score is not None] for lr in grid}
-            line = [(lr, mean(values)) for lr, values in scores.items() if values]
-            if line:
-                axes.plot(*zip(*line, strict=True), label=name, linewidth=1.5, **look.line)
-            for lr, values in scores.items():
-                axes.plot([lr] * len(values), values, look.marker, color=look.color, markersize=3.5, alpha=0.7)
-            chosen = results.rates.get((name, size))
-            ring = [value for lr, value in line if lr == chosen]
-            axes.plot([chosen] * len(ring), ring, "o", markersize=10, markerfacecolor="none", color=look.color)
+            ended = [(o.lr, o.score) for o in runs if o.score is not None]
+            axes.plot(*zip(*ended, strict=True), look.marker, color=look.color, markersize=3.5, alpha=0.7)
+            if name in fit.curves:
+                draw_fit(axes, results, results.arms_by_key[name, size], fit.curves[name], look, ended)
             lost = sorted({o.lr for o in runs if o.status != "done"})
             height = [abs(1 - worst - 0.04 * n)] * len(lost)
             axes.plot(lost, height, "x", color=look.color, markersize=6, transform=axes.get_xaxis_transform())
-        rate_axis(axes, grid)
+        rate_axis(axes, sorted({o.lr for name in looks for o in tuned(results, name, size)}))
     return figure
+
+
+def draw_fit(
+    axes: Any, results: Results, arm: Arm, curve: FittedCurve, look: Look, ended: Sequence[tuple[float, float]]
+) -> None:
+    """The parabola through an arm's runs near the best, and the rate that was chosen."""
+    sign = 1 if results.lower else -1
+
+    def above(rate: float) -> float:
+        return sign * float(curve.above(octaves(rate, arm))[0])
+
+    low, high = (np.clip(curve.best + side * SHOWN, *curve.span) for side in (-1, 1))
+    level = mean(score - above(rate) for rate, score in ended if low <= octaves(rate, arm) <= high)
+    line = arm.lr * 2.0 ** np.linspace(low, high, 40)
+    axes.plot(line, [level + above(rate) for rate in line], label=arm.variant, linewidth=1.5, **look.line)
+    chosen = results.rates.get(arm.arm_key, arm.lr)
+    at = level + above(chosen)
+    axes.plot([chosen], [at], "o", markersize=10, markerfacecolor="none", color=look.color)
+    axes.plot([arm.lr * 2.0**place for place in curve.interval], [at, at], color=look.color, linewidth=3, alpha=0.4)

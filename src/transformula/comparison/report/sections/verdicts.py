@@ -111,7 +111,8 @@ def speedup(verdict: Verdict | None, what: str) -> Cell:
 def statistics(results: Results) -> ReportTable:
     """What stands behind the verdicts."""
     columns = ["variant", "size", "pairs", "p, uncorrected", "BCa interval", "p of equivalence", "stated effect"]
-    columns += ["noise of seeds", "noise of evaluation", f"detectable ({results.unit_of_differences})", "seeds needed"]
+    columns += ["noise of seeds", "noise of evaluation", "noise of rates"]
+    columns += [f"detectable ({results.unit_of_differences})", "seeds needed"]
     digits = digits_of(results)
     rows = [
         [
@@ -121,8 +122,7 @@ def statistics(results: Results) -> ReportTable:
             interval_cell(verdict.bca, digits),
             Cell(probability(verdict.equivalence), verdict.equivalence),
             number_cell(verdict.effect, digits),
-            number_cell(verdict.noise.get("seeds"), digits),
-            number_cell(verdict.noise.get("evaluation"), digits),
+            *(number_cell(verdict.noise.get(kind), digits) for kind in ("seeds", "evaluation", "rates")),
             number_cell(verdict.detectable, digits),
             number_cell(verdict.needed, 0),
         ]
