@@ -42,7 +42,8 @@ def compare_options(parser: Parser) -> None:
         "transformula compare pre-norm --vary optimizer=adamw,muon --protocol quick",
         "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m --dry-run",
         "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m",
-        'transformula compare pre-norm "mine: x = x + scalar(0) * mlp(norm(x))" --data shakespeare.txt --until decided',
+        'transformula compare pre-norm "mine: x = x + attention(norm(x)); x = x + scalar(0) * mlp(norm(x))"'
+        " --data shakespeare.txt --until decided",
         "transformula compare pre-norm --vary optimizer=adamw,muon --data shakespeare.txt --protocol quick",
         "transformula compare pre-norm --vary lr=auto --data shakespeare.txt",
         "transformula compare --study norm-placement --data shakespeare.txt",
