@@ -24,12 +24,12 @@ from figures import keep  # noqa: E402
 from transformula import compare  # noqa: E402
 from transformula.comparison.compare import Comparison  # noqa: E402
 from transformula.comparison.records import Outcome  # noqa: E402
-from transformula.comparison.statistics.ratios import timed  # noqa: E402
+from transformula.comparison.statistics.scale import timed  # noqa: E402
 from transformula.training import report  # noqa: E402
 
 COMPARISONS, SEEDS, STEPS, WITHIN = 20, 6, 120, 0.02
 SIZES: dict[str, Any] = {"depth": 2, "width": 32, "heads": 2, "context": 32, "batch": 8, "tokenizer": "characters"}
-FORMULA = "{0}: x = x + attention.{0}(norm(x)); x = x + mlp.{0}(norm(x))"
+FORMULA = "{0}: x = x + attention.{0}(norm(x)); x = x + mlp.{0}m(norm(x))"
 LONGER = "longer: x = x + attention(norm(x)); x = x + mlp(norm(x)); x = x + mlp(norm(x))"
 BUSY = """
 import random, time

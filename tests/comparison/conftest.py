@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transformula.comparison.records import Ratio
+from transformula.cost.ratio import Ratio
 
 
 @pytest.fixture(scope="module", autouse=True)

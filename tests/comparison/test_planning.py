@@ -19,11 +19,12 @@ from transformula.comparison.arms import default_rate
 from transformula.comparison.costs import Prepared, prepare, step_seconds, units_per_step
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
-from transformula.comparison.records import Job, Ratio
+from transformula.comparison.records import Job
 from transformula.comparison.running import baselines_of
 from transformula.comparison.settings import ComparisonSettings
 from transformula.comparison.statistics.power import detectable
 from transformula.comparison.store import Store
+from transformula.cost.ratio import Ratio
 from transformula.errors import CheckpointError, ConfigError, InputError
 from transformula.tasks.scores.bar import bar_of
 

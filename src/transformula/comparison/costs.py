@@ -19,6 +19,7 @@ from ..api.plan import plan_run
 from ..api.reading import check_model, read_model
 from ..api.run import of_data
 from ..cost.memory import FLOAT, of_parameters
+from ..cost.ratio import Ratio, ratio_of_times
 from ..language.graph import Architecture
 from ..language.model_text import ModelText
 from ..language.model_writing import write_text
@@ -27,8 +28,7 @@ from ..runs import random_state
 from ..tasks.base import Task, check_widths
 from ..training.optimizers import keeps_of
 from ..training.trial import times_of_steps, trial_step
-from .records import Ratio, RunCosts
-from .statistics.ratios import ratio_of_times
+from .records import RunCosts
 
 if TYPE_CHECKING:
     from ..settings import Settings

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_io import write_whole
+from ..cost.ratio import INTERVAL
 from ..cost.words import AMOUNTS, about, bytes_in_words, in_units, of_a_step, table
 from ..errors import CheckpointError, InputError, setting
 from ..ownership import claim
@@ -314,7 +315,7 @@ def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     yield f"runs: {sum(map(plan.runs, plan.arms))}{there}{time}"
     ratios = [f"{arm.variant} {arm.costs.ratio}" for arm in plan.arms_of(plan.sizes[-1]) if arm.costs.ratio][1:]
     if ratios:
-        yield f"time of a run, times that of {plan.base}, with its 99 % interval: {'; '.join(ratios)}"
+        yield f"time of a run, times that of {plan.base}, with its {INTERVAL}: {'; '.join(ratios)}"
     if plan.detectable is not None and plan.noise is not None:
         yield (
             f"detectable difference: {plan.detectable:.2g} {plan.unit}, with a power of 80 %, if paired differences"

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from ..analysis.audit import NamedDifference
+from ..cost.ratio import Ratio
 
 Stage = Literal["tune", "confirm"]
 Status = Literal["done", "diverged", "failed"]
@@ -80,26 +81,6 @@ class Variant(ReadBack):
     def states_rate(self) -> bool:
         """Whether it has a learning rate of its own, so that none is tuned."""
         return "lr" in self.settings or "lr" in self.levels
-
-
-class Ratio(NamedTuple):
-    """How many times as long one thing takes as another, with an interval: see `statistics/ratios.py`."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def factor(self) -> float:
-        """What is counted with: exactly 1 where the interval holds 1."""
-        return 1.0 if self.low <= 1 <= self.high else self.value
-
-    def times(self, factor: float) -> Ratio:
-        return Ratio(*(factor * each for each in self))
-
-    def __str__(self) -> str:
-        """'1.13 (1.10 to 1.16)', 'about 1 (0.97 to 1.05)'"""
-        return f"{'about 1' if self.factor == 1 else f'{self.value:.2f}'} ({self.low:.2f} to {self.high:.2f})"
 
 
 @dataclass(frozen=True)

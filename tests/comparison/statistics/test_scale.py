@@ -9,7 +9,9 @@ from tests.comparison.statistics.simulated import arm, outcome
 from transformula.comparison.records import Arm, Outcome
 from transformula.comparison.statistics import fit
 from transformula.comparison.statistics.fit import fit_scaling
-from transformula.comparison.statistics.scale import speedups
+from transformula.comparison.statistics.scale import speedups, timed
+from transformula.comparison.statistics.terms import Terms
+from transformula.comparison.statistics.verdicts import judge
 from transformula.errors import InputError
 
 EXPONENT, TRUE = 0.12, {"base": 1.0, "fast": 1.5, "slow": 0.8}  # speed-ups in FLOPs at equal loss
@@ -52,6 +54,40 @@ def test_a_variant_that_costs_more_is_less_of_a_speedup() -> None:
     runs, arms = made(["small", "large"], noise=1e-6)
     dear = [arm(a.variant, a.size, flops_per_token=FLOPS[a.size] * (1.5 if a.variant == "fast" else 1)) for a in arms]
     assert speedups(runs, dear, "fast", "base", lower=True)["large"]["flops"][0] == pytest.approx(1.0, rel=1e-3)
+
+
+def runs(seconds: dict[str, list[float]], **more: object) -> list[Outcome]:
+    return [
+        outcome(name, seed, 2.0 + seed / 100 - 0.1 * (name == "fast"), seconds=taken, **more)
+        for name, row in seconds.items()
+        for seed, taken in enumerate(row)
+    ]
+
+
+def test_time_is_what_pairs_of_runs_took_and_not_what_a_short_measurement_said() -> None:
+    arms = [arm("base", step_seconds=0.01), arm("fast", step_seconds=0.02, time_ratio=(2.0, 1.9, 2.1))]
+
+    def claim(*base_and_fast: list[float]) -> str:
+        return judge(runs(dict(zip(("base", "fast"), base_and_fast, strict=True))), arms, Terms("base"))[0].may_not
+
+    moods = [30.0, 90.0, 35.0, 60.0]
+    assert "equal time" not in claim(moods, [1.01 * mood for mood in moods])
+    assert "equal time" not in claim(moods, [20.0, 20.0, 90.0, 40.0])  # 0.67 times as long, by chance
+    assert "equal time (fast takes 1.50 times as much as the base, 99.9 % interval 1.4" in claim(
+        moods, [1.5 * mood for mood in moods]
+    )
+    assert "equal time (fast takes 2.00 times" in claim([0.0] * 4, [0.0] * 4)  # nothing is known but the plan's
+
+
+def test_pairs_are_of_one_stage_and_rate_and_the_bases_median_is_the_measure() -> None:
+    """Runs that tuned a rate are pairs, too; a run without a partner is none."""
+    tuned = runs({"base": [10.0, 20.0], "fast": [5.0, 10.0]}, stage="tune", lr=1e-3)
+    confirmed = [*runs({"base": [30.0], "fast": [15.0]}), outcome("fast", 9, 1.9, seconds=99.0)]
+    base, fast = timed([arm("base"), arm("fast")], [*tuned, *confirmed], "base")
+    assert base.costs.seconds == pytest.approx(20.0) and fast.costs.seconds == pytest.approx(10.0)
+    assert fast.costs.ratio is not None and fast.costs.ratio.high < 0.52
+    alone, other = timed([arm("base"), arm("fast")], runs({"base": [30.0, 40.0]}), "base")
+    assert alone.costs.seconds == pytest.approx(35.0) and other.costs == arm("fast").costs
 
 
 def test_intervals_of_speedups_cover_the_truth() -> None:

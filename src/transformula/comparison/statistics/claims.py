@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...cost.ratio import INTERVAL
 from ..numbers import between, decimals
 from ..records import Verdict, in_numbers
 from ..settings import LOOKS
@@ -114,6 +115,5 @@ def of_costs(verdict: Verdict, case: Case) -> Iterator[str]:
         if before and after and abs(after / before - 1) > MIN_COST_DIFFERENCE:
             yield f"it holds at equal {name} ({takes} {after / before:.2f} times as much as the base)"
     if ours.ratio and abs(ours.ratio.factor - 1) > MIN_COST_DIFFERENCE:
-        low, high = ours.ratio[1:]
-        interval = f"99 % interval {low:.2f} to {high:.2f}"
+        interval = f"{INTERVAL} {ours.ratio.low:.2f} to {ours.ratio.high:.2f}"
         yield f"it holds at equal time ({takes} {ours.ratio.value:.2f} times as much as the base, {interval})"

@@ -14,17 +14,46 @@ points say nothing, and there is no speed-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
 
 import numpy as np
 
+from ...cost.ratio import Times, ratio_of_times
 from ...extras import need
-from ..records import Arm, Outcome
+from ..records import Arm, Key, Outcome
 from .pairs import pair
 from .power import LEVEL, PURPOSE
 
 Interval = tuple[float, float, float]  # estimate, low, high
+Runs = Mapping[tuple[str, int, float], Times]  # by what pairs them: stage, seed and, of runs that tune it, the rate
 CLEAR = 3.0  # deviations that the base's slope must be from 0
+
+
+def timed(arms: Sequence[Arm], outcomes: Sequence[Outcome], base: str) -> list[Arm]:
+    """Arms with the time that their runs took, in the place of the plan's measurement: the base's is the median of its
+    runs; another's is that times the ratio in pairs of runs of the same stage, rate and seed."""
+    runs: dict[Key, dict[tuple[str, int, float], Times]] = {}
+    for o in outcomes:
+        if o.status == "done" and o.seconds > 0:
+            together = o.stage, o.seed, o.lr if o.stage == "tune" else 0.0
+            runs.setdefault(o.arm_key, {})[together] = o.seconds, o.cpu_seconds
+    known = {arm.arm_key: arm for arm in arms}
+    return [with_time(arm, known.get((base, arm.size), arm), runs) for arm in arms]
+
+
+def with_time(arm: Arm, base: Arm, runs: Mapping[Key, Runs]) -> Arm:
+    """An arm as `timed` has it; as it was, where nothing is known of its time beside the base's."""
+    ours, theirs = (runs.get(each.arm_key, {}) for each in (arm, base))
+    seconds = median(wall for wall, _ in theirs.values()) if theirs else base.costs.seconds
+    pairs, ratio = ours.keys() & theirs.keys(), arm.costs.ratio
+    if pairs and arm is not base:
+        ratio = ratio_of_times(*([row[pair] for pair in sorted(pairs)] for row in (ours, theirs)))
+    if seconds is None or not arm.costs.steps or (ratio is None and arm is not base):
+        return arm
+    step = seconds * (ratio.factor if ratio else 1.0) / arm.costs.steps
+    return replace(arm, costs=replace(arm.costs, step_seconds=step, time_ratio=ratio or ()))
 
 
 def speedups(

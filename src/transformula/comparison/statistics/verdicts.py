@@ -35,8 +35,7 @@ from .paired import (
 from .pairs import Pairs, pair
 from .power import LEVEL, detectable
 from .rates import RateFit, fit_rates
-from .ratios import timed
-from .scale import speedups
+from .scale import speedups, timed
 from .sequential import is_hopeless, over_all_looks, stopped_early
 from .terms import Case, Terms
 from .wording import sentence_of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ....cost.ratio import INTERVAL
 from ....cost.words import bytes_in_words
 from ...numbers import NOTHING
 from ...records import Arm, Results
-from ...statistics.ratios import timed
+from ...statistics.scale import timed
 from ..document import Cell, Item, Paragraph, ReportSection, section
 from ..numbers import amount, duration_in_words, excess, number_cell
 from ..tables import arm_table
@@ -17,7 +18,7 @@ COLUMNS = (
 BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run", "times the base's")
 TIME = (
     "Time a run: the median of the base's runs; the others' is that times the ratio in pairs of runs of one seed, with"
-    " its 99 % interval. About 1: within the noise of this machine."
+    f" its {INTERVAL}. About 1: within the noise of this machine."
 )
 
 
