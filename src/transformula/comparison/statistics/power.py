@@ -42,7 +42,7 @@ def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, rates: Ma
     scores: dict[str, dict[tuple[int, int], float]] = {}
     for o in outcomes:
         if (o.size, o.stage) == (size, "tune") and o.score is not None and math.isfinite(o.score):
-            away = round(math.log2(o.lr / rates[o.arm_key]))
+            away = math.floor(math.log2(o.lr / rates[o.arm_key]) + 0.5)  # another for each rate of a grid
             if abs(away) <= NEAR:
                 scores.setdefault(o.variant, {})[away, o.seed] = o.score
     theirs = scores.pop(base, {})
