@@ -97,13 +97,34 @@ def test_grids_are_equal_powers_of_two_unless_a_rate_is_said() -> None:
     assert [given.rates(arm) for arm in given.arms] == [[0.03], [0.03]]
 
 
-def test_equal_parameters() -> None:
-    """The gated MLP has half as many again: width or depth gives way until both agree within three percent."""
-    wide = {"depth": 2, "width": 64, "heads": 4, "context": 8, "batch": 2, "steps": 20}
-    base, gated = planned("pre-norm", GATED, given=wide, match="parameters", protocol="quick").arms
-    assert abs(gated.costs.parameters / base.costs.parameters - 1) < 0.03
-    assert gated.costs.tokens == base.costs.tokens and "to" in gated.adjusted and "parameters" in gated.adjusted
-    assert int(prepare(gated.config).architecture.numbers["width"]) % 4 == 0
+WIDE = {"depth": 2, "width": 64, "heads": 4, "context": 8, "batch": 2, "steps": 20}
+
+
+def test_equal_parameters_come_from_the_hidden_size_of_what_a_variant_changed() -> None:
+    """The gated MLP has half as many weights again: its hidden size gives way, and nothing else."""
+    swiglu = 'swiglu: x = x + attention(norm(x)); x = x + mlp(norm(x), gated=True, activation="silu")'
+    base, gated = planned("pre-norm", swiglu, given=WIDE, match="parameters", protocol="quick").arms
+    assert gated.costs.parameters == pytest.approx(base.costs.parameters, rel=0.01)
+    assert re.match(r"hidden size of mlp 256 to 17\d: \d\.\d % (fewer|more) parameters$", gated.adjusted)
+    assert {arm.config["steps"] for arm in (base, gated)} == {20} and gated.costs.tokens == base.costs.tokens
+    numbers = [prepare(arm.config).architecture.numbers for arm in (base, gated)]
+    assert {(row["width"], row["depth"]) for row in numbers} == {(64, 2)}
+    (larger,) = (arm for arm in planned("pre-norm", swiglu, given=WIDE, match="parameters", sizes=2, seeds=3).arms[3:])
+    assert "hidden size of mlp" in larger.adjusted
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "x = x + attention(norm(x)); x = x + attention(norm(x)); x = x + mlp(norm(x))",
+        "x = x + attention(norm(x), kv_heads=1); x = x + mlp(norm(x))",
+        "x = x + attention(norm(x)); x = x + mlp(norm(x), hidden=128*layer)",  # no one size in all layers
+    ],
+)
+def test_equal_parameters_come_from_width_and_depth_where_no_hidden_size_was_changed(formula: str) -> None:
+    base, other = planned("pre-norm", f"other: {formula}", given=WIDE, match="parameters", protocol="quick").arms
+    assert "width 64 to " in other.adjusted and "hidden" not in other.adjusted
+    assert other.costs.parameters == pytest.approx(base.costs.parameters, rel=0.05)
 
 
 def test_equal_parameters_leave_what_is_varied_as_it_is() -> None:

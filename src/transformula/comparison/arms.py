@@ -115,7 +115,7 @@ def arms_of_size(request: Request, size: str, shapes: Sequence[Shape]) -> list[A
         shape = grown(own, shapes[0], shapes[-1]) if len(shapes) > 1 else None
         config, adjusted = request.config(variant, shape), ""
         if settings.match == "parameters" and arms:
-            config, adjusted = matched_parameters(config, arms[0].costs.parameters, variant.levels)
+            config, adjusted = matched_parameters(config, arms[0], variant.levels)
         prepared = prepare(config)
         factor = factor_of(variant.levels.get("lr"))
         if factor is not None:

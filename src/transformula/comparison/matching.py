@@ -1,8 +1,9 @@
 """What is equal for all arms: tokens, parameters, FLOPs or time. The rest is reported beside it, unmatched.
 
     tokens      all see as many; an arm whose batches differ makes other numbers of steps
-    parameters  width (in multiples of the heads), else depth, is changed until they agree within 1 %; what the
-                comparison varies stays as it is
+    parameters  the hidden sizes of sublayers that the base has not are changed until they agree within 1 %; where
+                there are none, or they cannot do it, width (in multiples of the heads), else depth; what the comparison
+                varies stays as it is
     flops       an arm whose tokens cost more sees fewer: its steps are changed
     time        the same, by the measured seconds of a step
 
@@ -15,10 +16,14 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..analysis.accounting import summary
+from ..analysis.hidden_sizes import HIDDEN, changed_hidden_sizes, fitting_hidden_sizes, with_hidden_sizes
 from ..analysis.sizes import shape_of
+from ..api.reading import check_model
 from ..errors import InputError
 from ..language.messages import FormulaError
-from .costs import Config, Prepared, prepare, with_numbers
+from ..language.model_text import ModelText
+from ..language.model_writing import write_text
+from .costs import Config, Prepared, model_text, prepare, with_numbers
 from .records import Arm, RunCosts
 from .settings import Matched
 
@@ -59,13 +64,16 @@ def consequences(own: Arm, base: Arm) -> list[str]:
     return [*changed, *filter(None, [own.adjusted])]
 
 
-def matched_parameters(config: Config, base: int, varied: Collection[str] = ()) -> tuple[dict[str, Any], str]:
-    """A configuration whose model has as many parameters as the base's, by its width or else its depth; and what was
-    changed, in words, "" for nothing. `varied`: the numbers that the comparison varies, which keep their values."""
-    prepared = prepare(config)
+def matched_parameters(config: Config, base_arm: Arm, varied: Collection[str] = ()) -> tuple[dict[str, Any], str]:
+    """A configuration whose model has as many parameters as the base's, by the hidden sizes in which they differ, or
+    else its width, or else its depth; and what was changed, in words, "" for nothing. `varied`: the numbers that the
+    comparison varies, which keep their values."""
+    prepared, base = prepare(config), base_arm.costs.parameters
     own = summary(prepared.architecture).totals.parameters
     if abs(own / base - 1) <= AGREE:
         return dict(config), ""
+    if HIDDEN not in varied and (found := matched_hidden(config, prepared, base_arm)):
+        return found
     changes, count = nearest_size(prepared, base, varied)
     if not changes:
         return dict(config), f"nothing near was found: {difference_in_words(own / base - 1, 'parameters')}"
@@ -73,6 +81,23 @@ def matched_parameters(config: Config, base: int, varied: Collection[str] = ()) 
     change = ", ".join(f"{key} {int(numbers[key])} to {value}" for key, value in changes.items())
     short = "" if abs(count / base - 1) <= NOTED else " (nothing nearer was found)"
     return with_numbers(config, changes), f"{change}: {difference_in_words(count / base - 1, 'parameters')}{short}"
+
+
+def matched_hidden(config: Config, prepared: Prepared, base: Arm) -> tuple[dict[str, Any], str] | None:
+    """The same by the hidden sizes of sublayers that the base has not; None where these cannot do it."""
+
+    def parameters(text: ModelText) -> int:
+        return summary(check_model(text, prepared.numbers, prepared.plan.use)).totals.parameters
+
+    wanted, text = base.costs.parameters, model_text(config)
+    sizes = changed_hidden_sizes(prepared.architecture, prepare(base.config).architecture)
+    new = fitting_hidden_sizes(text, sizes, parameters, wanted, AGREE)
+    if new is None:
+        return None
+    changed = with_hidden_sizes(text, new)
+    names = dict.fromkeys(f"{place.text.partition('(')[0]} {size} to {new[place]}" for place, size in sizes.items())
+    said = f"hidden size of {', '.join(names)}: {difference_in_words(parameters(changed) / wanted - 1, 'parameters')}"
+    return {**config, "model": write_text(changed)}, said
 
 
 def nearest_size(prepared: Prepared, base: int, varied: Collection[str] = ()) -> tuple[dict[str, int], int]:
