@@ -30,23 +30,32 @@ def foreseen(plan: ComparisonPlan, tuned: Sequence[Outcome] = ()) -> str:
     if bar is None:
         return ""
     runs = tuned or [o for o in Store(plan.settings.store).outcomes() if is_of(o, bar)]
-    needed, source = min((needed_by(o, bar[1], plan.lower) for o in runs), default=math.inf), "as a rule"
+    rule = TOKENS + FEW_PARAMETERS / base.costs.parameters if bar[0] == NGRAM else 0.0
+    needed, source = rule, "as a rule of thumb"
     if runs:
         what = "that tuned its rate" if tuned else "of this data"
         source = f"by {len(runs)} {'' if tuned else 'earlier '}run{'s' * (len(runs) > 1)} {what}"
-    elif bar[0] == NGRAM:
-        needed = TOKENS + FEW_PARAMETERS / base.costs.parameters
-    if needed <= base.costs.tokens or (not runs and math.isinf(needed)):
+        places = [(passed_at(way, bar[1], plan.lower), way[-1][0]) for run in runs if (way := way_of(run))]
+        seen = [place for place, end in places if place <= end]
+        # a curve that has not come there is steeper than what follows
+        needed = min(seen) if seen else max(rule, min((place for place, _ in places), default=math.inf))
+    if needed <= base.costs.tokens:
         return ""
     tokens, each = in_units(base.costs.tokens, AMOUNTS), base.costs.tokens / base.costs.parameters
     text = f"{base.variant} will probably learn nothing that {in_words(bar[0])} does not know"
     text = f"{text} ({bar[1]:.3g} {plan.unit}) in {tokens} tokens, {each:.2g} a parameter: {source}, it takes"
     if math.isinf(needed):
         return f"{text} far more, or a larger model"
-    steps = math.ceil(plan.base_arms[0].costs.steps * needed / base.costs.tokens)
+    steps = rounded_up(plan.base_arms[0].costs.steps * needed / base.costs.tokens)
     budget = f"{math.ceil(seconds_with_steps(plan, steps) / 60)}m"
     said = f"{setting('steps', str(steps))}, or {setting('budget', budget)}"
     return f"{text} about {in_units(needed, AMOUNTS)}: say {said}. Else the verdicts are of the first steps only"
+
+
+def rounded_up(steps: float) -> int:
+    """With two digits: 2,700 of 2,696."""
+    unit = 10 ** max(0, math.floor(math.log10(steps)) - 1)
+    return math.ceil(steps / unit) * unit
 
 
 def is_of(outcome: Outcome, bar: tuple[str, float]) -> bool:
@@ -55,8 +64,7 @@ def is_of(outcome: Outcome, bar: tuple[str, float]) -> bool:
     return outcome.status == "done" and math.isclose(outcome.baselines.get(name, math.nan), score, rel_tol=SAME)
 
 
-def needed_by(outcome: Outcome, bar: float, lower: bool) -> float:
-    """With how many tokens a run passes the bar, by its evaluations and by its end."""
-    end = [] if outcome.score is None else [(outcome.tokens, outcome.score)]
-    way = [(tokens, score) for _, tokens, _, score in outcome.evaluated if tokens < outcome.tokens]
-    return passed_at([*way, *end], bar, lower)
+def way_of(outcome: Outcome) -> list[tuple[float, float]]:
+    """The scores of a run by its tokens, as it was evaluated on the way and at its end."""
+    end = [] if outcome.score is None else [(float(outcome.tokens), outcome.score)]
+    return [*((float(t), score) for _, t, _, score in outcome.evaluated if t < outcome.tokens), *end]

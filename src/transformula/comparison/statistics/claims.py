@@ -24,7 +24,7 @@ def may_claim(verdict: Verdict, case: Case) -> str:
         rates = f", at {' and '.join(f'{arm.lr:.3g}' for arm in case.arms)} as learning rates"
     where = f"On this data, at this size and length of training{rates}"
     if early := case.early:
-        reached = f"{early.mean:.3g} against {early.bar:.3g} {case.terms.unit}".rstrip()
+        reached = f"{early.mean:.2f} against {early.bar:.2f} {case.terms.unit}".rstrip()
         where = f"In the first {early.steps:,} steps on this data, while {verdict.base} is still no better than"
         where = f"{where} {early.model} ({reached}), at this size{rates}"
     text = f"{where}, {finding(verdict, case)}{several_changes(case)}."
