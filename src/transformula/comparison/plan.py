@@ -313,7 +313,8 @@ def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
     there = f", of which {plan.there} are there already" if plan.there else ""
     yield f"runs: {sum(map(plan.runs, plan.arms))}{there}{time}"
-    ratios = [f"{arm.variant} {arm.costs.ratio}" for arm in plan.arms_of(plan.sizes[-1]) if arm.costs.ratio][1:]
+    run = [arm for arm in plan.arms_of(plan.sizes[-1]) if arm.costs.ratio and plan.runs(arm)]
+    ratios = [f"{arm.variant} {arm.costs.ratio}" for arm in run[1:]]
     if ratios:
         yield f"time of a run, times that of {plan.base}, with its {INTERVAL}: {'; '.join(ratios)}"
     if plan.detectable is not None and plan.noise is not None:

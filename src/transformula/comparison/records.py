@@ -100,7 +100,7 @@ class Audit(ReadBack):
     def text(self, base: str) -> str:
         """'differs from pre-norm in 1 thing: output norm: none, base norm(x)'."""
         if self.same:
-            return f"is the same as {base}: equal equations and settings, so that each run is one of the other"
+            return f"is the same as {base}: equal equations and settings, so that its runs are those of {base}"
         if not self.differences:
             return f"differs from {base} in names of parameters alone, and so in random initial values"
         each = "; ".join(str(NamedDifference(*one)) for one in self.differences)

@@ -60,11 +60,12 @@ def what_was_found(results: Results) -> Said:
         return ["Nothing yet: no variant has a verdict."]
     several = len(results.sizes) > 1
     place = f", at the {verdicts[0].size} size" if several else ""
-    early = f"In the first {verdicts[0].early:,} steps, beside" if verdicts[0].early else "Beside"
+    tested = next((verdict for verdict in verdicts if verdict.p is not None), verdicts[0])
+    early = f"In the first {tested.early:,} steps, beside" if tested.early else "Beside"
     start = f"{early} {results.base}, in {results.unit_of_differences} ({results.direction}){place}:"
     digits = digits_of(results)
     more = []
-    lost, runs = verdicts[0].base_diverged
+    lost, runs = tested.base_diverged
     if lost and not any(verdict.word == "unstable" for verdict in verdicts):
         more.append(f"Of {results.base} itself, {lost} of {runs} runs diverged.")
     more += below_baselines(results, verdicts[0].size)
