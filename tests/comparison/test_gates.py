@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from tests.invariants.harness import STRUCTURES, inputs, reduced, small
 from transformula import gallery
-from transformula.comparison.gate import ArmTrial, check_arm, check_arms, tensors_of
-from transformula.comparison.gates import overfitting
+from transformula.comparison.gate import check_arm, check_arms
 from transformula.comparison.records import Arm, GateResult, RunCosts
+from transformula.inspection.gate import ArmTrial, tensors_of
+from transformula.inspection.gates import overfitting
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
 from transformula.language.model_text import from_formula

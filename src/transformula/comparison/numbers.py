@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 NOTHING = "–"
 """What stands where there is no number."""
@@ -44,10 +43,3 @@ def probability(p: float | None, below: str = "< ") -> str:
 def equation_of_p(p: float) -> str:
     """'p = 0.012', 'p < 0.0001'."""
     return f"p {'= ' if p >= SMALLEST_P else ''}{probability(p)}"
-
-
-def evenly_chosen(points: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of the points, evenly, the first and the last among them."""
-    if len(points) <= most:
-        return list(points)
-    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]

@@ -79,3 +79,10 @@ def draw_curve(
             axes.legend(frameon=False, loc="upper right", fontsize=9)
     write_whole(folder / "loss.svg", svg_of(figure).encode())
     write_whole(folder / "loss.png", png_of(figure))
+
+
+def evenly_chosen(points: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of the points, evenly, the first and the last among them."""
+    if len(points) <= most:
+        return list(points)
+    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]

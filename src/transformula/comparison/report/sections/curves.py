@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from ....figure import MUTED
-from ....runs.figure import smoothed
-from ...numbers import evenly_chosen
+from ....runs.figure import evenly_chosen, smoothed
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
 from ..drawing import Look, Range, draw_band, in_thousands, looks_of, over_seeds, panels

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ...model.watched import places, watched
+from ...runs.figure import evenly_chosen
 from ..gate import ArmTrial, Finding, gate
-from ..numbers import evenly_chosen
 
 MAX_LAYERS = 8  # that are printed
 

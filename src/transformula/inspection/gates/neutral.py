@@ -11,13 +11,14 @@ from dataclasses import replace
 import torch
 
 from ...analysis.canonical import canonical
-from ...api.reading import check_model
 from ...errors import TransformulaError
+from ...language.check import check
 from ...language.graph import Architecture
 from ...language.model_text import ModelText
 from ...language.parser import parse
 from ...language.source import Source
 from ...language.syntax import CallNode, Node, Number, rewritten, spell
+from ...words import vocabulary
 from ..gate import ArmTrial, Finding, gate, tensors_of
 from .causality import differ
 
@@ -50,7 +51,7 @@ def canonical_with(architecture: Architecture, value: int) -> str | None:
         )
         if stacks == text.stacks:
             return None
-        return canonical(check_model(replace(text, stacks=stacks), numbers))
+        return canonical(check(replace(text, stacks=stacks), vocabulary(), numbers))
     except TransformulaError:
         return None
 
