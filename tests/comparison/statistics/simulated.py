@@ -17,7 +17,8 @@ COSTS = RunCosts(1000, 900, 6e3, 1e6, 1e7, 100_000, 100, 0.01)
 LOSS = 1.5  # of the base
 SEED_DEVIATION, PAIR_DEVIATION = 0.010, 0.006  # of a run's score by its seed; of what a variant adds to it
 
-RECORD = np.array(load_json(Path(__file__).with_name("seed_noise.json"))["scores"])  # (seeds, runs of equal formulas)
+RECORD = np.array(load_json(Path(__file__).parents[3] / "benchmarks/results/seed_noise.json")["scores"])
+"""(seeds, runs of equal formulas, learning rates)"""
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
@@ -59,8 +60,9 @@ def simulated(
 
 
 def drawn_from_record(rng: np.random.Generator, pairs: int) -> tuple[list[Outcome], list[Arm]]:
-    """A base and its twin: at some of the recorded seeds, two of the runs of equal formulas in a random order."""
-    seeds = RECORD[rng.choice(len(RECORD), pairs, replace=False)]
+    """A base and its twin: at some of the recorded seeds, two of the runs of equal formulas in a random order, at the
+    middle one of the rates."""
+    seeds = RECORD[rng.choice(len(RECORD), pairs, replace=False), :, RECORD.shape[2] // 2]
     base, twin = rng.permuted(seeds, axis=1)[:, :2].T.tolist()
     return outcomes_of({"base": base, "twin": twin}), [arm("base"), arm("twin")]
 

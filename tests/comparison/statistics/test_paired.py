@@ -81,3 +81,35 @@ def test_counts_of_divergence() -> None:
 def test_holm_steps_down() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.02]) == [0.02] and holm([]) == []
+
+
+COMMON = (0.02**2, 6.0)  # what all pairs have alike: variance, degrees of freedom
+
+
+def test_what_all_pairs_have_alike_widens_every_test() -> None:
+    values = [*VALUES, -0.03, -0.02]
+    narrow, wide = paired_test(values), paired_test(values, common=COMMON)
+    assert wide.mean == narrow.mean and wide.sd == narrow.sd and wide.p > narrow.p
+    assert wide.interval and narrow.interval and wide.interval[0] < narrow.interval[0] < narrow.interval[1]
+    assert sign_flip(values, COMMON)[0] > sign_flip(values)[0]
+    assert equivalence_p(values, 0.08, COMMON) > equivalence_p(values, 0.08)
+    (low, high), (lower, higher) = bootstrap_interval(values) or (), bootstrap_interval(values, common=COMMON) or ()
+    assert lower < low < high < higher
+    unpaired = unpaired_test(values, [0.0, 0.01, 0.02]), unpaired_test(values, [0.0, 0.01, 0.02], common=COMMON)
+    assert unpaired[1].p > unpaired[0].p
+    assert paired_test([0.01] * 4, common=COMMON).interval != (0.01, 0.01)
+    assert sign_flip([0.0] * 4, COMMON)[0] == 1.0
+
+
+def test_intervals_hold_a_truth_from_which_all_pairs_are_as_far() -> None:
+    """The deviation of what pairs have alike is as large as that of the mean of 6; without it 3 of 4 intervals hold."""
+    rng = np.random.default_rng(2)
+    draws = 0.05 + 0.02 * rng.standard_normal((600, 1)) + 0.05 * rng.standard_normal((600, 6))
+    held, flips = 0, 0
+    for values in draws:
+        interval = paired_test(values, common=COMMON).interval or (0.0, 0.0)
+        held += interval[0] <= 0.05 <= interval[1]
+        flips += sign_flip(values - 0.05, COMMON)[0] < 0.05
+    assert 0.93 <= held / 600 <= 0.985 and flips / 600 <= 0.075
+    plain = [paired_test(values).interval or (0.0, 0.0) for values in draws]
+    assert np.mean([low <= 0.05 <= high for low, high in plain]) < 0.9

@@ -7,7 +7,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.comparison.statistics.simulated import PAIR_DEVIATION, Draw, drawn_from_record, heavy, normal, simulated
+from benchmarks.seed_noise import OFFSETS, Planted, plants, simulate
+from tests.comparison.statistics.simulated import (
+    PAIR_DEVIATION,
+    RECORD,
+    Draw,
+    drawn_from_record,
+    heavy,
+    normal,
+    simulated,
+)
 from transformula.comparison.records import Verdict
 from transformula.comparison.statistics.power import detectable
 from transformula.comparison.statistics.sequential import LEVELS, undecided
@@ -46,6 +55,39 @@ def test_equal_variants_differ_in_at_most_five_percent_by_noise_of_real_runs() -
     runs = [drawn_from_record(rng, 6) for _ in range(400)]
     false = sum(differs(judge(outcomes, arms, Terms("base"))) for outcomes, arms in runs)
     assert 0 < false <= allowed(0.05, 400)
+
+
+@pytest.mark.parametrize("seeds", [4, 6, 10])
+@pytest.mark.parametrize("comparisons", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_equal_arms_differ_in_at_most_five_percent_through_the_whole_protocol(comparisons: int, seeds: int) -> None:
+    """Tuned and confirmed by runs that were recorded, over grids that begin at several places."""
+    offsets = OFFSETS if comparisons > 100 else OFFSETS[:1]
+    shares = [simulate(RECORD, seeds, offset, Planted(), comparisons) for offset in offsets]
+    count = comparisons * len(offsets)
+    assert sum(one["found"] for one in shares) * comparisons <= allowed(0.055, count)
+    assert sum(one["held"] for one in shares) * comparisons >= count - allowed(0.055, count)
+
+
+@pytest.mark.slow
+def test_arms_whose_rates_differ_and_nothing_else_differ_in_at_most_five_percent() -> None:
+    shares = [simulate(RECORD, 6, offset, Planted(moved=0.5), 200) for offset in OFFSETS]
+    assert sum(one["found"] for one in shares) * 200 <= allowed(0.055, 1000)
+    assert 0.2 < np.mean([one["two rates"] for one in shares]) < 0.9
+
+
+@pytest.mark.slow
+def test_a_planted_difference_is_found_through_the_whole_protocol_as_the_plan_promises() -> None:
+    shares = [simulate(RECORD, 6, offset, plants(RECORD)["worse"], 200) for offset in OFFSETS]
+    promised = np.mean([one["promised"] for one in shares])
+    assert np.mean([one["found"] for one in shares]) > promised - 0.1
+    assert np.mean([one["held"] for one in shares]) > 0.93
+
+
+@pytest.mark.slow
+def test_a_rate_that_is_the_luckiest_of_five_finds_what_is_not_there() -> None:
+    """What the fit is for: with more seeds the difference of two lucky rates only becomes surer."""
+    shares = [simulate(RECORD, 10, offset, Planted(lucky=True), 200) for offset in OFFSETS]
+    assert sum(one["found"] for one in shares) * 200 > allowed(0.055, 1000)
 
 
 @pytest.mark.slow

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.comparison.statistics.simulated import arm, outcome, outcomes_of, verdicts_of
+from transformula.comparison.records import Outcome
 from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
 from transformula.errors import MissingExtra
@@ -189,3 +191,29 @@ def test_rates_that_variants_state_were_not_tuned_for_each() -> None:
     assert "that the best one was found (two were compared)" in verdict.may_not
     [same] = judge(runs, [low, replace(high, config={"lr": 0.01}, lr=0.01)], Terms("base", unit="bits", lower=True))
     assert "tuned for each" not in same.may and "not tuned for each variant" in same.may_not
+
+
+def tuning(best: dict[str, float], noise: float = 0.01) -> list[Outcome]:
+    """Runs of five rates, of parabolas whose best is so many octaves from the default."""
+    rng = np.random.default_rng(6)
+    return [
+        outcome(name, seed, 1.5 + 0.05 * (n - at) ** 2 + noise * rng.standard_normal(), stage="tune", lr=1e-3 * 2.0**n)
+        for name, at in best.items()
+        for n in range(-2, 3)
+        for seed in (101, 102)
+    ]
+
+
+@pytest.mark.parametrize("place, both", [(0.0, True), (1.5, False)])
+def test_the_uncertainty_of_two_rates_is_in_the_interval_and_that_of_one_cancels(place: float, both: bool) -> None:
+    confirmed = outcomes_of({"base": BASE, "v": moved(-0.02)})
+    confirmed = [replace(o, lr=1e-3 * 2.0**place) if o.variant == "v" else o for o in confirmed]
+    arms = [arm("base"), arm("v")]
+    (plain,) = judge(confirmed, arms, Terms("base"))
+    (tuned,) = judge([*tuning({"base": 0.0, "v": place}), *confirmed], arms, Terms("base"))
+    assert tuned.mean == plain.mean and tuned.interval and plain.interval
+    assert (tuned.interval == plain.interval) is both and (tuned.p == plain.p) is both
+    assert ("rates" in tuned.noise) is not both
+    assert tuned.interval[0] <= plain.interval[0] and (tuned.detectable or 0) >= (plain.detectable or 1)
+    assert f"a learning rate tuned for {'both' if both else 'each'}" in tuned.may
+    assert ("should these differ" in tuned.may_not) is both
