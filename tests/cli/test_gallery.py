@@ -117,7 +117,6 @@ def test_like_a_file_and_a_name(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     first = printed(capsys, "--like", "rezero").splitlines()[1]
     assert first.split()[:2] == ["0", "skipinit"], "an entry is not near itself"
     assert json.loads(printed(capsys, "--like", "rezero", "--json"))["neighbours"][0]["differs"] == [
-        "without dropout",
         "each call has weights of its own",
     ]
     assert "did you mean" in printed(capsys, "--like", "x = x + attenion(x)", status=2)

@@ -91,7 +91,7 @@ def test_no_torch() -> None:
 
 def test_what_relatives_differ_in_and_the_nearest_where_there_is_none() -> None:
     page = repr(explain("rezero"))
-    assert "skipinit: without dropout, each call has weights of its own" in page
+    assert "skipinit: each call has weights of its own" in page
     data = explain("skipinit").data
     assert data["differs"]["rezero"] == ["with dropout", "one scalar.gain for several calls"] and data["nearest"] == {}
     alone = explain("macaron")
