@@ -54,7 +54,7 @@ def foreseen(plan: ComparisonPlan, tuned: Sequence[Outcome] = ()) -> str:
 
 def rounded_up(steps: float) -> int:
     """With two digits: 2,700 of 2,696."""
-    unit = 10 ** max(0, math.floor(math.log10(steps)) - 1)
+    unit = int(10 ** max(0, math.floor(math.log10(steps)) - 1))
     return math.ceil(steps / unit) * unit
 
 
