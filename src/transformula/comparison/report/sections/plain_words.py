@@ -42,7 +42,9 @@ def lead_of(results: Results) -> str:
     digits = digits_of(results)
     means = {name: fmean(scores.values()) for name in results.names if (scores := results.scores_of(name, size))}
     past = [f"{n} ({fixed(mean, digits)})" for n, mean in means.items() if passes(mean, early.bar, results.lower)]
-    who = f"{results.base}, the base, learned nothing" if past else "Nothing was learned"
+    own = [not passes(score, early.bar, results.lower) for score in results.scores_of(results.base, size).values()]
+    who = f"{results.base}, the base, learned nothing" if past or not all(own) else "Nothing was learned"
+    who = who if all(own) else f"In {sum(own)} of {len(own)} runs and in the mean {who}"
     text = f"{who} that {early.model} does not know: this comparison says only how fast the first steps go. After"
     text += f" {early.steps:,} steps {results.base} reaches {fixed(early.mean, digits)}, and the {early.name} of the"
     text += f" same data {fixed(early.bar, digits)} {results.unit_of_differences} ({results.direction})."
