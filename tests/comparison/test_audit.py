@@ -149,8 +149,11 @@ def test_a_report_begins_with_what_differs() -> None:
     results = replace(fake_results(("pre-norm", "post-norm", "parallel"), ("small",)), audit=audit)
     page = markdown_of(results)
     assert page.index("## What differs from pre-norm") < page.index("## In plain words")
-    said = "post-norm differs from pre-norm in 2 things: layer: x = norm(x + mlp(x)), base x = x + mlp(norm(x)); output"
+    assert page.count("The layer of pre-norm is x = x + mlp(norm(x)).") == page.count("x = x + mlp(norm(x)).") == 1
+    said = "post-norm differs from pre-norm in 2 things: layer: x = norm(x + mlp(x)); output norm: none, base norm(x)."
     assert said in page
+    alone = markdown_of(replace(results, audit=audit[:1]))
+    assert "layer: x = norm(x + mlp(x)), base x = x + mlp(norm(x)); output norm" in alone
     assert "What follows: 0.2 % fewer parameters" in page and "width 64 to 65" in page
     assert "What differs from pre-norm" in text_of(results)
     assert "## What differs" not in markdown_of(replace(results, audit=()))

@@ -29,14 +29,15 @@ Values = dict[tuple[str, str], set[str]]  # word, option -> the values that call
 
 @dataclass(frozen=True)
 class NamedDifference:
-    """One thing in which a model, or a run, differs from a base: what it is, and both values, in words."""
+    """One thing in which a model, or a run, differs from a base: what it is, and both values, in words; the base's is
+    "" where it is told elsewhere."""
 
     what: str
     value: str
     base: str
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.value}, base {self.base}"
+        return f"{self.what}: {self.value}" + (f", base {self.base}" if self.base else "")
 
 
 def model_differences(model: Architecture, base: Architecture) -> list[NamedDifference]:
