@@ -23,8 +23,9 @@ from transformula.comparison.report.terminal import item_lines
 from transformula.comparison.study import read_study, study_names
 
 FOLDER = Path(__file__).parent / "studies"
-PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "effects-of-settings", "every-seed",
-         "rates", "curves", "compute", "by-depth", "trained-models", "diagrams", "gates", "environment",
+PARTS = ("what-differs", "plain-words", "costs", "verdicts", "claims", "forest", "other-contexts",
+         "effects-of-settings", "every-seed", "rates", "curves", "compute", "loss-by-token", "by-depth",
+         "trained-models", "diagrams", "gates", "environment",
          "notes")  # fmt: skip
 """The sections of a report that are shipped: without what models wrote."""
 END = "<!-- end of reports -->"

@@ -42,11 +42,13 @@ def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
 
 
 @contextmanager
-def new_panels(widths: Sequence[float], height: float = 3.4) -> Iterator[tuple[Any, list[Any]]]:
-    """A figure of axes beside each other, of so many inches each."""
+def new_panels(
+    widths: Sequence[float], height: float = 3.4, shared: bool = False
+) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure of axes beside each other, of so many inches each; `shared`: of one vertical axis."""
     with new_figure(sum(widths), height) as (figure, axes):
         axes.remove()
-        panels = list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
+        panels = list(figure.subplots(1, len(widths), sharey=shared, squeeze=False, width_ratios=widths)[0])
         for panel in panels:
             panel.spines[["top", "right"]].set_visible(False)
         yield figure, panels
@@ -60,6 +62,27 @@ def plain_log(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0), numticks=8))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def in_thousands(axis: Any) -> None:
+    """Ticks as '500 k', '1.5 M' and '2 T'."""
+    from matplotlib.ticker import EngFormatter
+
+    axis.set_major_formatter(EngFormatter(sep=" "))
+
+
+def whole_steps(axes: Any, label: str) -> None:
+    """An axis of whole numbers: layers, depth, seeds."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(label)
+
+
+def ticks_at(axes: Any, places: Sequence[float], names: Sequence[str], label: str, base: int = 10) -> None:
+    """A logarithmic axis with ticks at some places alone."""
+    axes.set_xscale("log", base=base)
+    axes.set_xticks(places, names, minor=False)
+    axes.minorticks_off()
+    axes.set_xlabel(label)
 
 
 def svg_of(figure: Figure) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 
@@ -65,6 +69,45 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numbers of numpy and torch
         return plain(value.tolist())
     raise TypeError(f"{type(value).__name__} is no plain data: {value!r}")
+
+
+def records_as_json(value: Any) -> Any:
+    """Records and what they hold as JSON can say it: a mapping of pairs is a list of [key, key, value]."""
+    if is_dataclass(value):
+        return {field.name: records_as_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        if any(isinstance(key, tuple) for key in value):
+            return [[*key, records_as_json(inner)] for key, inner in value.items()]
+        return {str(key): records_as_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [records_as_json(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value) if isinstance(value, Path) else value
+
+
+def columns_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Pairs and triples as columns of their own: 'interval.1', 'interval.2'."""
+    row: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, (tuple, list)):
+            row |= {f"{key}.{n}": part for n, part in enumerate(value, 1)}
+        else:
+            row[key] = value
+    return row
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]], kind: Any) -> str:
+    """A table of comma-separated values with a head; a number that is missing is an empty field."""
+    names = list(dict.fromkeys(key for row in rows for key in row)) or [field.name for field in fields(kind)]
+    order = {field.name: n for n, field in enumerate(fields(kind))}
+    names.sort(key=lambda name: order[name.partition(".")[0]])
+    names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
 
 
 def by_keys(thing: object, keys: str) -> dict[str, Any]:

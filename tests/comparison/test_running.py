@@ -76,7 +76,8 @@ def test_a_trained_model_is_inspected_once_also_long_after_its_run(job, store, o
     assert outcome.inspected is None and store.complete(job) and store.complete(asked) is None
     monkeypatch.setattr(running, "train_job", None)
     looked = run_job(asked, store)
-    assert replace(looked, inspected=None) == outcome
+    assert replace(looked, inspected=None, windows=()) == outcome
+    assert [window.context for window in looked.windows] == [16]
     assert looked == run_job(asked, store) == store.complete(asked)
     folder = store.folder_of(job)  # whose best model is its last
     ablation = inspect(folder, "ablate", rows=5).data

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from transformula.comparison.settings import ComparisonSettings, seconds_of_text
+from transformula.comparison.settings import ComparisonSettings
+from transformula.cost.words import seconds_of_text
 from transformula.errors import ConfigError
 
 

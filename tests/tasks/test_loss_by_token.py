@@ -20,7 +20,8 @@ from transformula.errors import ConfigError, InputError
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.language_modeling import LanguageModeling
-from transformula.tasks.loss_by_token import LossBin, losses_in_windows
+from transformula.tasks.loss_by_token import losses_in_windows
+from transformula.tasks.scores.by_token import LossBin
 
 TEXT = "".join(f"line {i} speaks of {i * i} things.\n" for i in range(200))
 LAYER = "x = x + attention(norm(x){0}); x = x + mlp(norm(x))"

@@ -94,6 +94,20 @@ def text_of_lines(lines: Rewritten) -> str:
     return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
 
 
+def with_coefficients(source: Source, value: int) -> Source:
+    """A formula with its coefficients (`scalar`, `vector`) at a value."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, CallNode) and node.word in ("scalar", "vector"):
+            return Number(node.place, value)
+        return None
+
+    lines = {line: rewritten(line.value, change) for line in parse(source)}
+    if all(spell(value) == spell(line.value) for line, value in lines.items()):
+        return source
+    return Source(source.name, "\n".join(f"{line.name} = {spell(value)}" for line, value in lines.items()))
+
+
 def norms_into_branches(formula: LayerFormula) -> Rewritten:
     """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
     normed: dict[str, CallNode] = {}

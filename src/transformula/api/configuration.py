@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError, InputError, setting
 from ..language.model_file import read_text
 from ..language.model_text import ModelText, constant_text
 from ..plain import several
@@ -54,6 +54,29 @@ def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
         without = (*without, "out")
     # What a run left empty it derived; it is derived again.
     return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
+
+
+def on_each_data(name: str, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is given, and the same on each data set that its `repeat_on` names, by the names of the part and of the
+    data; where it names none, what is given under `name`. Raises ConfigError where it names the data twice, where
+    `data` is not said, and for a validation or test set, which would be that of one of them."""
+    sources = [given.get("data"), *several(given.get("repeat_on"))]
+    once = {key: value for key, value in given.items() if key != "repeat_on"}
+    if len(sources) == 1:
+        return {name: once}
+    held = [key for key in ("validation", "test") if given.get(key) is not None]
+    mistakes = [f"{key}: is that of one data set; leave it out, and a part of each is held out" for key in held]
+    if sources[0] is None:
+        mistakes.append(f"repeat_on: names further data; name the first one, too, with {setting('data')}")
+    if len({str(several(source)) for source in sources}) < len(sources):
+        mistakes.append("repeat_on: names the same data twice; leave one out")
+    if mistakes:
+        raise ConfigError(mistakes)
+    said = [" and ".join(map(str, several(source))) for source in sources]
+    short = [Path(name).name for name in said]
+    names = short if len({*short}) == len(short) else said
+    parts = (f"{name} on {data}" if name else data for data in names)
+    return {part: {**once, "data": source} for part, source in zip(parts, sources, strict=True)}
 
 
 def check_use(stated: Any, use: Sequence[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..api.configuration import on_each_data
 from ..atomic_io import write_whole
 from ..errors import InputError, Interrupted, setting
 from ..extras import need
@@ -28,12 +29,14 @@ from .engine import engines, outcomes_of
 from .foreseen import foreseen
 from .jobs import interleaved
 from .plan import ComparisonPlan
-from .planning import FOLDER, make_plan
+from .planning import FOLDER, folder_name, make_plan
 from .records import Arm, GateResult, Job, Key, Outcome, Results, Stage, Verdict
+from .repeated import repeats, write_repeats
+from .report.document import Paragraph
 from .report.files import FILES, write_report
-from .report.page import notebook_html_of
+from .report.page import notebook_html_of, section_html
 from .report.sections.plain_words import lead_of
-from .report.terminal import text_of
+from .report.terminal import section_lines, text_of
 from .settings import LOOKS, ComparisonSettings
 from .statistics.power import PURPOSE, Noise, both, noise_of_tuning
 from .statistics.sequential import undecided
@@ -99,17 +102,27 @@ class Comparison:
 
 
 class StudyReport:
-    """What the comparisons of a study found. Its `repr` is their reports, one after the other.
+    """What the comparisons of a study found, or those of one on several data sets. Its `repr` is whether what was found
+    repeats, where there are such, then their reports, one after the other.
 
-    parts  by name: a comparison, or its plan where `dry_run` was asked for
+    parts    by name: a comparison, or its plan where `dry_run` was asked for
+    columns  names of parts that are one comparison on several data sets, together
+    folder   where the report on these lies
     """
 
-    def __init__(self, title: str, parts: Mapping[str, Comparison | ComparisonPlan]) -> None:
-        self.title, self.parts = title, parts
+    def __init__(
+        self, title: str, parts: Mapping[str, Comparison | ComparisonPlan], columns: Iterable[Iterable[str]] = (),
+        folder: Path = FOLDER,
+    ) -> None:  # fmt: skip
+        self.title, self.parts, self.folder = title, parts, folder
+        self.results = {name: part.results for name, part in parts.items() if isinstance(part, Comparison)}
+        beside = [{name: self.results[name] for name in column if name in self.results} for column in columns]
+        self.repeats = [repeats(found) for found in beside if len(found) > 1]
 
     @property
     def data(self) -> dict[str, Any]:
-        return {"title": self.title, "parts": {name: part.data for name, part in self.parts.items()}}
+        said = [item.text for part in self.repeats for item in part.items if isinstance(item, Paragraph) and item.brief]
+        return {"title": self.title, "repeats": said, "parts": {name: part.data for name, part in self.parts.items()}}
 
     @property
     def exit_status(self) -> int:
@@ -117,11 +130,13 @@ class StudyReport:
         return max(getattr(part, "exit_status", 0) for part in self.parts.values())
 
     def __repr__(self) -> str:
-        return "\n\n".join([self.title, *(f"{name}\n\n{part!r}" for name, part in self.parts.items())])
+        parts = (f"{name}\n\n{part!r}" for name, part in self.parts.items())
+        where = [f"report: {self.folder / FILES[1]}"] if self.repeats else []
+        return "\n\n".join(["\n".join([self.title, *section_lines(self.repeats)]), *parts, *where])
 
     def _repr_html_(self) -> str:
         parts = (f"<h2>{escape(name)}</h2>{html_of(part)}" for name, part in self.parts.items())
-        return f"<h1>{escape(self.title)}</h1>{''.join(parts)}"
+        return f"<h1>{escape(self.title)}</h1>{''.join([*section_html(self.repeats), *parts])}"
 
 
 def html_of(part: Comparison | ComparisonPlan) -> str:
@@ -157,18 +172,28 @@ def compare(
     """
     clusters = " or ".join(setting("engine", name) for name in ("slurm", "ray"))
     refuse_ranks(os.environ, ALONE, f"on a cluster with {clusters}")
-    if study is None:
-        if root is not None:
-            raise InputError(f"{setting('root', str(root))} is the folder of a study's data; name the study too")
-        return comparison(variants, given, use, quiet)
-    if variants:
+    if study is None and root is not None:
+        raise InputError(f"{setting('root', str(root))} is the folder of a study's data; name the study too")
+    if study is not None and variants:
         raise InputError(f"{setting('study', str(study))} has its own variants; leave the others out")
-    whole, reports = read_study(study), {}
-    folder = Path(given.pop("out", None) or FOLDER / Path(study).stem)
-    for part, settings in whole.comparisons(root, given):
-        settings["out"] = str(folder / part.replace(" ", "-"))
-        reports[part] = comparison(whole.variants, settings, use, quiet, whole, part)
-    return StudyReport(whole.title, reports) if len(reports) > 1 else reports[part]
+    whole, out = None if study is None else read_study(study), given.pop("out", None)
+    columns = [on_each_data(*part) for part in (whole.comparisons(root, given) if whole else [("", given)])]
+    parts = {name: settings for column in columns for name, settings in column.items()}
+    if whole is None and len(parts) == 1:
+        return comparison(variants, {**parts[""], "out": out}, use, quiet)
+    folder = Path(out or FOLDER / (folder_name([*map(str, variants), *parts]) if study is None else Path(study).stem))
+    if not given.get("dry_run") and any(len(column) > 1 for column in columns):
+        claim(folder, FILES[:2])  # before the comparisons' own folders lie in it
+    variants, reports = whole.variants if whole else variants, dict[str, Comparison | ComparisonPlan]()
+    for name, settings in parts.items():
+        settings["out"] = str(folder / name.replace(" ", "-").replace("/", "-"))
+        reports[name] = comparison(variants, settings, use, quiet, whole, name)
+    if len(reports) == 1:
+        return reports[name]
+    report = StudyReport(whole.title if whole else folder.name, reports, columns, folder)
+    if report.repeats:
+        write_repeats(report.title, report.repeats, report.results, folder)
+    return report
 
 
 def comparison(
@@ -321,9 +346,10 @@ def confirm(plan: ComparisonPlan, tuned: Tuned, run: RunJobs) -> tuple[list[Outc
 
 def confirming(plan: ComparisonPlan, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
     """Runs of an arm with some of the paired seeds. All models are inspected; that of the first seed writes samples."""
-    samples, rows = {plan.seeds[0]: plan.settings.samples}, plan.settings.inspect_rows
+    asked, first = plan.settings, plan.seeds[0]
     jobs = plan.jobs("confirm", arm, [tuned.rates[arm.arm_key]], seeds)
-    return [replace(job, samples=samples.get(job.seed, 0), inspect_rows=rows) for job in jobs]
+    jobs = [replace(job, inspect_rows=asked.inspect_rows, contexts=asked.contexts) for job in jobs]
+    return [replace(job, samples=asked.samples) if job.seed == first else job for job in jobs]
 
 
 def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:

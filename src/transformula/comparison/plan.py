@@ -31,7 +31,7 @@ from .statistics.power import Noise, detectable, needed_pairs
 FILE = "plan.json"
 FREE = (
     *("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples"),
-    "inspect_rows",
+    *("inspect_rows", "contexts", "repeat_on"),
 )
 """Settings that change no number of a run, or are seen in others, as `protocol` in seeds and sizes."""
 ADDED = ("seeds", "until", "vary", "fraction", "sizes")  # settings that an addition may change, as far as arms agree
@@ -310,6 +310,8 @@ def sentences_of(plan: ComparisonPlan) -> Iterator[str]:
     else:
         yield "learning rate: not tuned"
     yield f"seeds: {len(plan.seeds)}, paired, from {plan.seeds[0]} to {plan.seeds[-1]}; score: {plan.unit}"
+    if settings.contexts:
+        yield f"confirmed models are scored in windows of {', '.join(map(str, settings.contexts))} tokens, too"
     time = "" if plan.seconds is None else f", about {about(plan.seconds)}, {plan.at_once} at once"
     there = f", of which {plan.there} are there already" if plan.there else ""
     yield f"runs: {sum(map(plan.runs, plan.arms))}{there}{time}"

@@ -17,12 +17,13 @@ from typing import Any
 
 from ..analysis.sizes import SHAPES, Shape, shape_of, size_names
 from ..api.configuration import with_types
-from ..api.reading import import_packages
+from ..api.reading import TASK, import_packages
 from ..api.unread import refuse
-from ..cost.words import about
+from ..cost.words import about, seconds_of_text
 from ..errors import ConfigError, InputError, setting
 from ..ownership import refuse_unmarked
 from ..settings import with_current_keys
+from ..tasks.base import tasks
 from .arms import Request, arms_of_size, shapes_of_sizes, steps_of, with_lengths
 from .audit import with_audit
 from .budget import (
@@ -39,7 +40,7 @@ from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, 
 from .foreseen import foreseen
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
-from .settings import BUDGET, ComparisonSettings, seconds_of_text, unpaired
+from .settings import BUDGET, ComparisonSettings, unpaired
 from .statistics.power import Noise, pooled
 from .store import Store
 from .variants import read_variants
@@ -69,7 +70,7 @@ def make_plan(
     import_packages(use)
     forget()
     given = with_current_keys(given)
-    check_paired(given)
+    check_paired(given, settings)
     given = with_types(given)
     variants = read_variants(typed, settings, given, use)
     folder = Path(settings.out) if settings.out else default_folder(variants, given)
@@ -82,9 +83,13 @@ def make_plan(
     return Planner(request).plan(folder.name), folder
 
 
-def check_paired(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for keys of `train` that a comparison cannot take, each with what to do."""
+def check_paired(given: Mapping[str, Any], settings: ComparisonSettings) -> None:
+    """Raise ConfigError for keys of `train` that a comparison cannot take, and for lengths of window of a task without
+    such, each with what to do."""
     mistakes = [f"{key}: {reason}" for key, reason in unpaired().items() if given.get(key) is not None]
+    task = str(given.get("task", TASK))
+    if settings.contexts and "contexts" not in tasks.need(task).evaluation.model_fields:
+        mistakes.append(f"contexts: is for language models, and {task} has no windows of a text; leave it out")
     if mistakes:
         raise ConfigError(mistakes)
 
@@ -93,8 +98,13 @@ def default_folder(variants: Sequence[Variant], given: Mapping[str, Any]) -> Pat
     """comparisons/ and the names of the variants and the data: "pre-norm-post-norm-shakespeare"."""
     data = given.get("data")
     names = [*(variant.name for variant in variants), *([Path(str(data)).stem] if isinstance(data, str) else [])]
+    return FOLDER / folder_name(names)
+
+
+def folder_name(names: Sequence[str]) -> str:
+    """What a folder is called by the names of what is in it."""
     name = re.sub(r"[^a-z0-9.]+", "-", "-".join(names).lower()).strip("-.")
-    return FOLDER / (name[:80].rstrip("-") or "comparison")
+    return name[:80].rstrip("-") or "comparison"
 
 
 def replanned(kept: ComparisonPlan, request: Request, folder: Path) -> ComparisonPlan:

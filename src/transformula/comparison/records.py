@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from ..analysis.audit import NamedDifference
 from ..cost.ratio import Ratio
+from ..tasks.scores.by_token import WindowLosses
 
 Stage = Literal["tune", "confirm"]
 Status = Literal["done", "diverged", "failed"]
@@ -200,6 +201,7 @@ class Job(OfArm):
     score    the score that is compared; "": the task's main score
     samples  texts that the model writes in the end, for the report; of a task that writes none, other answers
     inspect_rows  rows of the validation set over which the trained model is inspected, for the report
+    contexts  lengths of window, beside that of training, at which a trained language model is scored
     key      the hash of all that decides its numbers: the configuration, the data's content, the code, the versions of
              libraries
     """
@@ -214,6 +216,7 @@ class Job(OfArm):
     key: str = ""
     samples: int = 0
     inspect_rows: int = 0
+    contexts: Row[int] = ()
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,7 @@ class Outcome(OfArm):
     learned    learned coefficients of the formula by name: one number, or one for each layer
     samples    what the model wrote from the same prompts and sampling seeds, for a task that writes
     inspected  what a look into the trained model showed, see `inspection/overview.py`; None before it
+    windows    the loss of a trained language model in windows of several lengths, by position and by frequency
     baselines  the score of simple models of the same data, by name; empty for another score than the task's main one
     seconds    that training took; cpu_seconds: those of its one processor, 0 where it had others, or a GPU
     reason     why it diverged or failed, in words
@@ -254,6 +258,7 @@ class Outcome(OfArm):
     learned: Mapping[str, Any] = field(default_factory=dict)
     samples: Row[str] = ()
     inspected: Mapping[str, Any] | None = None
+    windows: Row[WindowLosses] = ()
     baselines: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
     seconds: float = 0.0
@@ -261,13 +266,14 @@ class Outcome(OfArm):
     folder: str = ""
     reason: str = ""
 
-    def lacks_samples(self, job: Job) -> bool:
-        """Whether the job asks for more texts than there are."""
-        return self.status == "done" and len(self.samples) < job.samples
-
-    def lacks_inspection(self, job: Job) -> bool:
-        """Whether the job asks for a look into the model that was not taken."""
-        return self.status == "done" and job.inspect_rows > 0 and self.inspected is None
+    def lacks(self, job: Job) -> set[str]:
+        """What the job asks for and was not made: texts, a look into the model, scores in windows of other lengths."""
+        asked = {
+            "samples": len(self.samples) < job.samples,
+            "inspected": job.inspect_rows > 0 and self.inspected is None,
+            "windows": not {*job.contexts} <= {window.context for window in self.windows},
+        }
+        return {name for name in asked if asked[name] and self.status == "done"}
 
 
 @dataclass(frozen=True)

@@ -100,14 +100,15 @@ def last_model(job: Job, folder: Path) -> nn.Module:
 
 
 def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
-    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; and a look into
-    the trained model."""
-    samples, inspection = outcome.lacks_samples(job), outcome.lacks_inspection(job)
-    if not samples and not inspection:
+    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; a look into the
+    trained model; and its losses by window."""
+    lacking = outcome.lacks(job)
+    if not lacking:
         return outcome
     import torch
 
     from ..api.plan import plan_resume
+    from ..inspection.windows import window_losses_of
     from ..runs import random_state
 
     folder = store.folder_of(job)
@@ -115,11 +116,14 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
     module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
     task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
     with random_state.preserve(), torch.no_grad():
-        if samples:
+        if "samples" in lacking:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))
             outcome = replace(outcome, samples=texts)
-        if inspection:
+        if "inspected" in lacking:
             outcome = replace(outcome, inspected=inspect_trained(task, module, job.inspect_rows))
+        if lacking & {"inspected", "windows"}:
+            windows = window_losses_of(task, module, job.contexts, outcome.windows)
+            outcome = replace(outcome, windows=windows)
     return store.keep(job, outcome)
 
 

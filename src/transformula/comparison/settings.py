@@ -3,13 +3,14 @@ them trains is said by the settings of `train`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from ..cost.words import seconds_of_text
+from ..data.settings import Contexts
 from ..errors import setting
 from ..plain import several
 from ..settings import Facts, Settings
@@ -22,22 +23,9 @@ SIZES = {"quick": 1, "standard": 2, "strict": 2}
 TUNING_SEEDS = 1_000_000  # seeds of tuning begin so far above the others: neither meets the other
 LOOKS = (4, 6, 9, 12)  # numbers of seeds at which `until decided` looks
 BUDGET = "20m"  # where neither a budget nor a length of the runs is said
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
 
 Protocol = Literal["quick", "standard", "strict"]
 Matched = Literal["tokens", "parameters", "flops", "time"]
-
-
-def seconds_of_text(text: str) -> float:
-    """1200.0 of "20m"; also "90s", "2h", "1h30m", "2d". Raises ValueError for anything else, and for nothing at all."""
-    pieces = PIECE.findall(text)
-    if "".join(number + unit for number, unit in pieces) != text.replace(" ", "") or not pieces:
-        raise ValueError("expected a time such as 20m, 2h or 1h30m")
-    seconds = sum(float(number) * UNITS[unit] for number, unit in pieces)
-    if not seconds > 0:
-        raise ValueError("expected a time above 0, such as 20m")
-    return seconds
 
 
 def unpaired() -> dict[str, str]:
@@ -139,6 +127,12 @@ class ComparisonSettings(Settings):
         32, ge=0, le=100_000,
         description="rows of the validation set over which each trained model is inspected for the report; 0: none",
     )  # fmt: skip
+    contexts: Contexts = Field(
+        [], description="score each confirmed language model in windows of these lengths, too, such as 128,256,512"
+    )
+    repeat_on: Annotated[list[str], BeforeValidator(several)] = Field(
+        [], description="other data, on which all is made again; the report says whether what was found repeats"
+    )
     dry_run: Annotated[bool, Facts(basic=True)] = Field(
         False, description="show what would be run and what it would cost, and stop"
     )

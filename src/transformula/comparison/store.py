@@ -84,8 +84,7 @@ class Store:
     def complete(self, job: Job) -> Outcome | None:
         """What came of a job, with all that it asks for; None where something is left to do."""
         outcome = self.outcome_of(job)
-        lacks = outcome is not None and (outcome.lacks_samples(job) or outcome.lacks_inspection(job))
-        return None if lacks else outcome
+        return None if outcome is None or outcome.lacks(job) else outcome
 
     def keep(self, job: Job, outcome: Outcome) -> Outcome:
         """Write what came of a job, and remove what only a run needs that goes on."""

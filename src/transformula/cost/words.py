@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}
 BYTES = {"EiB": 2**60, "PiB": 2**50, "TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+TIMES = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
+PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
 
 
 def in_units(number: float, units: Mapping[str, float]) -> str:
@@ -37,6 +40,17 @@ def about(seconds: float) -> str:
         if seconds < most:
             return f"{seconds / size:.{digits}f} {unit}"
     return f"{seconds / DAY:,.1f} days"
+
+
+def seconds_of_text(text: str) -> float:
+    """1200.0 of "20m"; also "90s", "2h", "1h30m", "2d". Raises ValueError for anything else, and for nothing at all."""
+    pieces = PIECE.findall(text)
+    if "".join(number + unit for number, unit in pieces) != text.replace(" ", "") or not pieces:
+        raise ValueError("expected a time such as 20m, 2h or 1h30m")
+    seconds = sum(float(number) * TIMES[unit] for number, unit in pieces)
+    if not seconds > 0:
+        raise ValueError("expected a time above 0, such as 20m")
+    return seconds
 
 
 def of_a_step(seconds: float) -> str:

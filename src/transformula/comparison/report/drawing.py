@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from ...errors import shortened
-from ...figure import DASHES, FAINT, INK, SERIES, new_figure
+from ...figure import DASHES, FAINT, INK, SERIES, new_panels
 from ..records import Results
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -47,14 +47,11 @@ def looks_of(results: Results) -> dict[str, Look]:
 def panels(titles: Sequence[str], height: float = HEIGHT, shared: bool = True) -> Iterator[tuple[Any, list[Any]]]:
     """A figure with a panel for each title, side by side, above the names of the first one's lines; `shared`: of one
     vertical axis."""
-    with new_figure(max(WIDTH, 2.6 * len(titles)), height) as (figure, first):
-        first.remove()
-        row = figure.subplots(1, len(titles), sharey=shared, squeeze=False)[0]
+    with new_panels([max(WIDTH / len(titles), 2.6)] * len(titles), height, shared) as (figure, row):
         for axes, title in zip(row, titles, strict=True):
-            axes.spines[["top", "right"]].set_visible(False)
             axes.set_title(title, fontsize=SMALL, loc="left")
             axes.grid(axis="y", color=FAINT, linewidth=0.6, alpha=0.7)
-        yield figure, list(row)
+        yield figure, row
         key_below(figure, row[0])
 
 
@@ -91,24 +88,3 @@ def draw_band(axes: Any, points: Mapping[Any, Range], look: Look, name: str, **l
     axes.plot(places, means, label=name, markevery=few, **look.line, **{"linewidth": 1.5, **line})
     if any(high > low for low, high in zip(lows, highs, strict=True)):
         axes.fill_between(places, lows, highs, color=look.color, alpha=0.15, linewidth=0)
-
-
-def in_thousands(axis: Any) -> None:
-    """Ticks as '500 k', '1.5 M' and '2 T'."""
-    from matplotlib.ticker import EngFormatter
-
-    axis.set_major_formatter(EngFormatter(sep=" "))
-
-
-def whole_steps(axes: Any, label: str) -> None:
-    """An axis of whole numbers: layers, depth, seeds."""
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel(label)
-
-
-def ticks_at(axes: Any, places: Sequence[float], names: Sequence[str], label: str, base: int = 10) -> None:
-    """A logarithmic axis with ticks at some places alone."""
-    axes.set_xscale("log", base=base)
-    axes.set_xticks(places, names, minor=False)
-    axes.minorticks_off()
-    axes.set_xlabel(label)

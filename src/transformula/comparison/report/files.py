@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ...atomic_io import write_whole
 from ...errors import InputError
 from ...ownership import claim, mark, marked_files
+from ...plain import columns_of, csv_of, records_as_json
 from ...settings import read_back
 from ...structured import load_json
 from ..records import Outcome, Results, Verdict
@@ -23,7 +21,7 @@ from .page import page
 
 VERSION = 1
 FILES = ("report.md", "report.html", "results.json", "runs.csv", "verdicts.csv")
-LONG = ("rows", "weights", "curve", "evaluated", "telemetry", "samples")
+LONG = ("rows", "weights", "curve", "evaluated", "telemetry", "samples", "windows")
 """Fields of an outcome that a table has no room for: results.json holds them."""
 
 
@@ -45,12 +43,17 @@ def write_report(results: Results, folder: str | Path) -> list[Path]:
         files[f"{FIGURES}/{picture.name}.svg"] = picture.svg.encode("utf-8")
         if picture.png is not None:
             files[f"{FIGURES}/{picture.name}.png"] = picture.png
+    return write_files(folder, files)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files of a report, each whole, and remove the pictures of an earlier one; raises as `write_report`."""
     claim(folder, files)
     listed = marked_files(folder)
     dropped = {name for name in listed - files.keys() if name.startswith(f"{FIGURES}/")}  # of an earlier report
     try:
-        (folder / FIGURES).mkdir(exist_ok=True)
         for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             write_whole(folder / name, content)
         for name in dropped:
             (folder / FIGURES / Path(name).name).unlink(missing_ok=True)
@@ -63,22 +66,7 @@ def write_report(results: Results, folder: str | Path) -> list[Path]:
 
 def json_of(results: Results) -> str:
     """Results as JSON, which `read_results` takes back. Numbers that are not finite are "inf", "-inf" and "nan"."""
-    return json.dumps({"version": VERSION, **encoded(results)}, allow_nan=False) + "\n"
-
-
-def encoded(value: Any) -> Any:
-    """Records and what they hold as JSON can say it: a mapping of pairs is a list of [key, key, value]."""
-    if is_dataclass(value):
-        return {field.name: encoded(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        if any(isinstance(key, tuple) for key in value):
-            return [[*key, encoded(inner)] for key, inner in value.items()]
-        return {str(key): encoded(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encoded(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value.tolist() if hasattr(value, "tolist") else str(value) if isinstance(value, Path) else value
+    return json.dumps({"version": VERSION, **records_as_json(results)}, allow_nan=False) + "\n"
 
 
 def read_results(path: str | Path) -> Results:
@@ -106,31 +94,7 @@ def row_of(thing: Outcome | Verdict) -> dict[str, Any]:
     for field in fields(thing):
         value = getattr(thing, field.name)
         if isinstance(value, Mapping) and field.name != "learned":
-            row |= {f"{field.name}.{key}": inner for key, inner in flat(value).items()}
+            row |= {f"{field.name}.{key}": inner for key, inner in columns_of(value).items()}
         elif field.name not in (*LONG, "learned", "differences"):
-            row |= flat({field.name: value})
+            row |= columns_of({field.name: value})
     return row
-
-
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Pairs and triples as columns of their own: 'interval.1', 'interval.2'."""
-    row: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, (tuple, list)):
-            row |= {f"{key}.{n}": part for n, part in enumerate(value, 1)}
-        else:
-            row[key] = value
-    return row
-
-
-def csv_of(rows: Sequence[Mapping[str, Any]], kind: Any) -> str:
-    """A table of comma-separated values with a head; a number that is missing is an empty field."""
-    names = list(dict.fromkeys(key for row in rows for key in row)) or [field.name for field in fields(kind)]
-    order = {field.name: n for n, field in enumerate(fields(kind))}
-    names.sort(key=lambda name: order[name.partition(".")[0]])
-    names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import median, stdev
+from collections.abc import Sequence
+from statistics import fmean, median, stdev
 
 from ...cost.words import AMOUNTS, duration, in_units
 from ..numbers import NOTHING, between, fixed
 from ..records import Results
+from ..statistics.paired import paired_test
 from .document import Cell
 
 
@@ -43,6 +45,14 @@ def number_cell(value: float | None, digits: int, sign: bool = False) -> Cell:
 def interval_cell(interval: tuple[float, float] | None, digits: int) -> Cell:
     """A field of an interval, sorted by its lower end."""
     return Cell(between(interval, digits, sign=True), interval and interval[0])
+
+
+def mean_cells(values: Sequence[float | None], digits: int) -> tuple[Cell, Cell]:
+    """The mean over seeds and its 95 % interval; None is left out."""
+    numbers = [value for value in values if value is not None]
+    mean = fmean(numbers) if numbers else None
+    interval = paired_test(numbers).interval if len(numbers) > 1 else None
+    return number_cell(mean, digits, sign=True), interval_cell(interval, digits)
 
 
 def excess(value: float, base: float) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..records import Results
-from .document import Item, Paragraph, Picture, ReportTable, sections_of
+from .document import Item, Paragraph, Picture, ReportSection, ReportTable, sections_of
 
 MIN_WIDTH, MAX_WIDTH = 60, 100
 TEXT_WIDTHS = (44, 32, 22, 16)  # of a text in a table, the first that fits; what is longer goes on in the next row
@@ -15,12 +15,16 @@ TEXT_WIDTHS = (44, 32, 22, 16)  # of a text in a table, the first that fits; wha
 def text_of(results: Results, width: int = 96) -> str:
     """The report as lines of at most `width` letters (60 to 100), without pictures and long tables."""
     width = min(max(width, MIN_WIDTH), MAX_WIDTH)
-    rows = [results.name, "=" * min(len(results.name), width)]
-    for part in sections_of(results):
+    rows = [results.name, "=" * min(len(results.name), width), *section_lines(sections_of(results), width)]
+    return "\n".join(line.rstrip() for line in rows) + "\n"
+
+
+def section_lines(parts: Iterable[ReportSection], width: int = 96) -> Iterator[str]:
+    """Sections as lines, each after an empty one; those of which a terminal shows nothing are left out."""
+    for part in parts:
         texts = [lines for item in part.items if (lines := list(item_lines(item, width)))]
         if texts:
-            rows += ["", part.title, "-" * len(part.title), *(line for lines in texts for line in lines)]
-    return "\n".join(line.rstrip() for line in rows) + "\n"
+            yield from ("", part.title, "-" * len(part.title), *(line for lines in texts for line in lines))
 
 
 def item_lines(item: Item, width: int) -> Iterator[str]:

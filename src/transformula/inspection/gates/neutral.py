@@ -11,18 +11,14 @@ from dataclasses import replace
 import torch
 
 from ...analysis.canonical import canonical
+from ...analysis.rewrites import with_coefficients
 from ...errors import TransformulaError
 from ...language.check import check
 from ...language.graph import Architecture
 from ...language.model_text import ModelText
-from ...language.parser import parse
-from ...language.source import Source
-from ...language.syntax import CallNode, Node, Number, rewritten, spell
 from ...words import vocabulary
 from ..gate import ArmTrial, Finding, gate, tensors_of
 from .causality import differ
-
-COEFFICIENTS = ("scalar", "vector")
 
 
 @gate("G5", "neutral values give the base")
@@ -46,7 +42,7 @@ def canonical_with(architecture: Architecture, value: int) -> str | None:
     numbers = {key: int(number) for key, number in architecture.numbers.items() if key in ("vocab", "context")}
     try:
         stacks = tuple(
-            replace(stack, layers={name: substituted(layer, value) for name, layer in stack.layers.items()})
+            replace(stack, layers={name: with_coefficients(layer, value) for name, layer in stack.layers.items()})
             for stack in text.stacks
         )
         if stacks == text.stacks:
@@ -54,20 +50,6 @@ def canonical_with(architecture: Architecture, value: int) -> str | None:
         return canonical(check(replace(text, stacks=stacks), vocabulary(), numbers))
     except TransformulaError:
         return None
-
-
-def substituted(source: Source, value: int) -> Source:
-    """A formula with its coefficients at a value."""
-
-    def change(node: Node) -> Node | None:
-        if isinstance(node, CallNode) and node.word in COEFFICIENTS:
-            return Number(node.place, value)
-        return None
-
-    lines = {line: rewritten(line.value, change) for line in parse(source)}
-    if all(spell(value) == spell(line.value) for line, value in lines.items()):
-        return source
-    return Source(source.name, "\n".join(f"{line.name} = {spell(value)}" for line, value in lines.items()))
 
 
 def compared(trial: ArmTrial, base: ArmTrial, value: int | None, how: str) -> Finding:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ....figure import ticks_at
 from ...numbers import between, fixed
 from ...records import Results
 from ...statistics.fit import ScalingFit, fit_scaling
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import looks_of, panels, ticks_at
+from ..drawing import draw_band, looks_of, panels
 from ..numbers import amount, digits_of, number_cell
 
-CAPTION = "The mean over seeds at each size; the bar goes from the lowest to the highest seed."
+CAPTION = "The mean over seeds at each size; the band goes from the lowest to the highest seed."
 DOTTED = "Dotted: the law that was fitted to all variants."
 BETWEEN = "It holds between the sizes that were run, and says nothing of others."
 
@@ -56,23 +57,12 @@ def points(results: Results, name: str) -> list[tuple[float, float, float, float
 
 
 def draw(results: Results, fit: ScalingFit | None) -> Any:
-    looks = looks_of(results)
     with panels([f"{results.score_in_words} ({results.direction})"]) as (figure, (axes,)):
-        for n, (name, look) in enumerate(looks.items()):
-            rows = points(results, name)
-            if not rows:
-                continue
-            flops, scores, lows, highs = zip(*rows, strict=True)
-            apart = [x * 1.012 ** (n - (len(looks) - 1) / 2) for x in flops]  # beside each other, to be seen
-            bars = [
-                [score - low for score, low in zip(scores, lows, strict=True)],
-                [high - score for score, high in zip(scores, highs, strict=True)],
-            ]
-            bar = {"elinewidth": 1, "capsize": 2.5, "linewidth": 1.5, "markersize": 5}
-            axes.errorbar(apart, scores, bars, marker=look.marker, label=name, **look.line, **bar)
+        for name, look in looks_of(results).items():
+            draw_band(axes, {row[0]: row[1:] for row in points(results, name)}, look, name, marker=look.marker)
             if fit is not None and name in fit.amplitudes:
                 places = np.geomspace(*fit.flops)[1:-1]
                 axes.plot(places, [fit.loss(name, x) for x in places], color=look.color, linestyle=":", linewidth=1)
-        ticks = [row[0] for row in max((points(results, name) for name in looks), key=len)]
+        ticks = [row[0] for row in max((points(results, name) for name in results.names), key=len)]
         ticks_at(axes, ticks, [amount(flops) for flops in ticks], "FLOPs a run")
     return figure

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ....figure import MUTED
+from ....figure import MUTED, in_thousands
 from ....runs.figure import evenly_chosen, smoothed
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import Look, Range, draw_band, in_thousands, looks_of, over_seeds, panels
+from ..drawing import Look, Range, draw_band, looks_of, over_seeds, panels
 
 Line = list[tuple[float, float]]  # (place on the axis, value)
 Point = tuple[int, int, float, float]  # (step, tokens, seconds, value)

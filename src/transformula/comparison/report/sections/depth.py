@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ....figure import plain_log
+from ....figure import plain_log, whole_steps
 from ....runs.log import is_number
 from ...records import Outcome, Results
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import Look, Range, draw_band, looks_of, over_seeds, panels, whole_steps
+from ..drawing import Look, Range, draw_band, looks_of, over_seeds, panels
 
 QUANTITIES = {"streams": "RMS of the residual stream", "updates": "update ratio", "gradients": "norm of the gradient"}
 """Fields of an event of telemetry (see training/telemetry.py) and their words."""

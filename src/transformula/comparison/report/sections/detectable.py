@@ -7,12 +7,12 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from ....figure import MUTED
+from ....figure import MUTED, whole_steps
 from ...numbers import fixed
 from ...records import Results, Verdict
 from ...statistics.power import detectable
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import looks_of, panels, whole_steps
+from ..drawing import looks_of, panels
 from ..numbers import digits_of
 
 CAPTION = (

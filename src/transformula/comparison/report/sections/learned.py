@@ -7,10 +7,10 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from ....figure import DASHES, MUTED, SERIES
+from ....figure import DASHES, MUTED, SERIES, whole_steps
 from ...records import Results
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import MARKERS, Look, draw_band, over_seeds, panels, whole_steps
+from ..drawing import MARKERS, Look, draw_band, over_seeds, panels
 
 CAPTION = "What the formulas' own coefficients became: the mean over seeds, and a band from the lowest to the highest."
 MAX_COEFFICIENTS = 8  # in a picture

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import join_words
-from ....figure import INK
+from ....figure import INK, ticks_at
 from ....inspection.rate_curves import FittedCurve
 from ...numbers import equation_of_p, fixed
 from ...records import Arm, Outcome, Results
@@ -18,7 +18,7 @@ from ...statistics.rates import RateFit, fit_rates, octaves
 from ...statistics.sweep import RateSweep, sweeps
 from ...vary import factor_of, multiplied
 from ..document import Item, Paragraph, Picture, ReportSection, section
-from ..drawing import Look, looks_of, panels, ticks_at
+from ..drawing import Look, looks_of, panels
 from ..numbers import digits_of, rate_in_words
 
 TESTED = (

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from statistics import fmean
 from typing import Any
 
-from ....figure import MUTED, plain_log
+from ....figure import MUTED, plain_log, whole_steps
+from ....inspection.by_layer import THIRD, ByLayer, mean_over, thirds
 from ....runs.log import is_number
 from ...numbers import NOTHING
 from ...records import Results
-from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import Range, draw_band, looks_of, over_seeds, panels, shortened_name, whole_steps
-from ..numbers import interval_cell, number_cell
+from ..drawing import Range, draw_band, looks_of, over_seeds, panels, shortened_name
+from ..numbers import mean_cells
 
 QUANTITIES = {
     "similarity": "cosine between tokens",
@@ -23,7 +22,6 @@ QUANTITIES = {
 }
 """Fields of what `inspect_trained` returns, by stream, and their words."""
 PANELS = 4  # sublayers in a picture
-THIRD = 3  # parts of the depth; a stack of fewer layers has no late ones
 DIGITS = 3  # of a loss, nats
 CAPTION = (
     "Of the models at the end of training, the mean over seeds, and a band from the lowest to the highest. Silencing a"
@@ -32,7 +30,6 @@ CAPTION = (
     " Change of the stream: RMS of what a layer changes, over that of the stream. Depth 0 is what enters the first"
     " layer; of several streams the first is drawn."
 )
-ByLayer = Mapping[int, float]
 
 
 @section(105)
@@ -80,36 +77,17 @@ def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTabl
             deepest = max((layer for run in runs.values() for layer in run), default=0)
             if deepest < THIRD:
                 continue
-            early, late = ({seed: mean_of(run, layers) for seed, run in runs.items()} for layers in thirds(deepest))
-            theirs = {seed: mean_of(run, thirds(max(run, default=0))[1]) for seed, run in base.items()}
+            early, late = ({seed: mean_over(run, layers) for seed, run in runs.items()} for layers in thirds(deepest))
+            theirs = {seed: mean_over(run, thirds(max(run, default=0))[1]) for seed, run in base.items()}
             pairs = [(late[seed], theirs[seed]) for seed in sorted(late.keys() & theirs.keys())]
             apart = [mine - other for mine, other in pairs if mine is not None and other is not None]
-            beside = (Cell("base"), Cell(NOTHING)) if name == results.base else cells_of(apart)
-            cells = (cells_of([*early.values()])[0], *cells_of([*late.values()]), *beside)
+            beside = (Cell("base"), Cell(NOTHING)) if name == results.base else mean_cells(apart, DIGITS)
+            cells = (mean_cells([*early.values()], DIGITS)[0], *mean_cells([*late.values()], DIGITS), *beside)
             rows.append([Cell(shortened_name(name)), Cell(role), *cells])
     columns = ("variant", f"silenced{results.at_size(size)}", "one of the first third of the layers",
                "one of the last third", "its 95 % interval", "last third, beside the base",
                "95 % interval of this difference")  # fmt: skip
     return ReportTable(columns, rows, keys=2) if rows else None
-
-
-def thirds(depth: int) -> tuple[range, range]:
-    """The layers of the first third of the depth, and of the last."""
-    count = max(1, depth // THIRD)
-    return range(1, count + 1), range(depth - count + 1, depth + 1)
-
-
-def mean_of(run: ByLayer, layers: range) -> float | None:
-    values = [run[layer] for layer in layers if layer in run]
-    return fmean(values) if values else None
-
-
-def cells_of(values: Sequence[float | None]) -> tuple[Cell, Cell]:
-    """The mean over seeds, nats, and its 95 % interval."""
-    numbers = [value for value in values if value is not None]
-    mean = fmean(numbers) if numbers else None
-    interval = paired_test(numbers).interval if len(numbers) > 1 else None
-    return number_cell(mean, DIGITS, sign=True), interval_cell(interval, DIGITS)
 
 
 def draw_silenced(results: Results, size: str) -> Any:
