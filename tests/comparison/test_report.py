@@ -34,9 +34,10 @@ from transformula.comparison.report import (
     text_of,
     write_report,
 )
-from transformula.comparison.report.document import Picture, ReportTable, sections, sections_of
+from transformula.comparison.report.document import Paragraph, Picture, ReportTable, sections, sections_of
 from transformula.comparison.report.files import json_of
 from transformula.comparison.report.numbers import NOTHING
+from transformula.comparison.report.sections import rates
 from transformula.comparison.report.sections.forest import forest_of
 from transformula.comparison.report.sections.plain_words import lead_of
 from transformula.errors import CheckpointError, InputError
@@ -359,6 +360,27 @@ def test_the_law_over_three_sizes_is_said_and_drawn(monkeypatch) -> None:
     assert "Dotted" in picture.caption and "<svg" in picture.svg
     two = replace(whole, arms=[arm for arm in arms if arm.size != "huge"])
     assert [type(item) for item in sections_of(two, ["compute"])[0].items] == [Picture]
+
+
+def test_the_report_says_which_variants_share_a_learning_rate_and_draws_their_curves(results) -> None:
+    def said(results: Results) -> list[str]:
+        (part,) = sections_of(results, ["rates"])
+        return [item.text for item in part.items if isinstance(item, Paragraph)][:-1]
+
+    names = "pre-norm, post-norm, rezero and parallel"
+    assert all(text.startswith(names) and "0.002" in text and "one rate" in text for text in said(results))
+    outcomes = [
+        replace(o, score=o.score - 0.06 * math.log2(o.lr / 2e-3))
+        if (o.variant, o.stage) == ("rezero", "tune") and o.score is not None
+        else o
+        for o in results.outcomes
+    ]
+    moved = replace(results, outcomes=outcomes)
+    (own,) = (text for text in said(moved) if text.startswith("rezero, small"))
+    assert "a rate of its own, since its curve differs (p " in own
+    lines = [line.get_xydata() for line in rates.draw(moved, "small").axes[0].lines if len(line.get_xydata()) == 40]
+    lowest = [line[line[:, 1].argmin(), 0] for line in lines]  # in the order of the names
+    assert lowest[0] == pytest.approx(2e-3, rel=0.1) and lowest[2] > 3e-3
 
 
 def test_runs_that_were_lost_are_shown_with_their_reason(results, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from tests.comparison.statistics.simulated import outcome
 from transformula.comparison.records import Variant
 from transformula.comparison.statistics.factorial import effects, effects_of
+from transformula.comparison.statistics.rates import RateFit
 
 FACTORS = {"norm": ["rms", "layer"], "mlp": ["gelu", "swiglu", "relu"], "optimizer": ["adamw", "muon"]}
 GRID = [dict(zip(FACTORS, levels, strict=True)) for levels in product(*FACTORS.values())]
@@ -68,5 +69,13 @@ def test_seeds_at_which_a_cell_is_missing_are_left_out() -> None:
         for seed in range(6)
     ]
     runs[0] = outcome(variants[0].name, 0, None)
-    found = by_name(effects(variants, runs, "only"))
+    found = by_name(effects(variants, runs, "only", RateFit()))
     assert found["muon",].estimate.pairs == 5
+
+
+def test_what_rates_add_widens_the_interval_of_an_effect() -> None:
+    scores = measured(GRID)
+    plain, wide = (by_name(found)["layer",].estimate for found in (
+        effects_of(GRID, scores), effects_of(GRID, scores, lambda weights: (0.01**2 * float(weights @ weights), 5.0))
+    ))  # fmt: skip
+    assert wide.mean == plain.mean and wide.interval[0] < plain.interval[0] < plain.interval[1] < wide.interval[1]

@@ -89,7 +89,7 @@ def test_the_best_rate_lies_off_the_grid_and_arms_of_one_curve_share_it() -> Non
     assert {curve.best for curve in fit.curves.values()} == {0.25}  # a quarter of an octave
     assert fit.curves["base"].bests[0] == pytest.approx(0.3)
     assert fit.curves["base"] is fit.curves["twin"] is fit.curves["third"]
-    assert fit.error("twin", "base") == (0.0, 1.0)
+    assert fit.error({"twin": 1, "base": -1}) == (0.0, 1.0)
 
 
 def test_an_arm_whose_curve_differs_has_its_own_best() -> None:
@@ -131,7 +131,7 @@ def test_where_the_rate_does_not_matter_it_adds_little() -> None:
         fitted({"base": parabola(0.5, bend), "other": parabola(-0.5, bend + 1e-9)}, noise=0.01, seeds=2, confirmed=1e-3)
         for bend in (0.0, 0.1)
     )
-    assert flat.error("base", "other")[0] ** 0.5 < 0.02
+    assert flat.error({"base": 1, "other": -1})[0] ** 0.5 < 0.02
     assert steep.curves["base"] is not steep.curves["other"]
 
 
@@ -142,10 +142,10 @@ def test_the_uncertainty_of_two_rates_is_that_of_their_losses() -> None:
     one, other = fit.curves["base"], fit.curves["other"]
     fit.used.update(base=float(one.bests[0]), other=float(other.bests[0]))
     known = [float(curve.draws[0, 1] * np.var(curve.bests)) for curve in (one, other)]
-    variance, degrees = fit.error("other", "base")
+    variance, degrees = fit.error({"other": 1, "base": -1})
     assert variance == pytest.approx(2 * (known[0] ** 2 + known[1] ** 2), rel=0.3) and degrees > 1
     fit.used.update(other=float(other.bests[0]) + 1)  # an octave from its best
-    assert fit.error("other", "base")[0] > 0.04**2
+    assert fit.error({"other": 1, "base": -1})[0] > 0.04**2
 
 
 def test_arms_that_differ_at_one_size_differ_at_those_above() -> None:
@@ -160,5 +160,5 @@ def test_too_few_runs_say_nothing_of_a_difference() -> None:
     arms, runs = [arm("base"), arm("other")], tuned({"base": parabola(-1.0), "other": parabola(1.0)}, seeds=1)
     few = [run for run in runs if 5e-4 <= run.lr <= 1e-3]
     fit = fit_rates(few, arms, True)["only"]
-    assert fit.curves["base"] is fit.curves["other"] and fit.error("other", "base") == (0.0, 1.0)
+    assert fit.curves["base"] is fit.curves["other"] and fit.error({"other": 1, "base": -1}) == (0.0, 1.0)
     assert fit_rates([], arms, True)["only"].curves == {}

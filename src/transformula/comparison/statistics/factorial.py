@@ -11,7 +11,7 @@ to all cells cancels; Holm's correction counts all effects. In a fraction of a g
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ..records import Outcome, Variant
-from .paired import Estimate, holm, paired_test
+from .paired import CERTAIN, Estimate, Part, holm, paired_test
 from .pairs import runs_of
+from .rates import RateFit
 
 Cell = Mapping[str, Any]
 
@@ -40,19 +41,25 @@ class Effect:
     p_holm: float | None
 
 
-def effects(variants: Sequence[Variant], outcomes: Sequence[Outcome], size: str) -> list[Effect]:
-    """Effects of the `levels` of variants, of the seeds at which all of them ended. Several texts are a factor, too."""
+def effects(variants: Sequence[Variant], outcomes: Sequence[Outcome], size: str, fit: RateFit) -> list[Effect]:
+    """Effects of the `levels` of variants, of the seeds at which all of them ended, with what their learning rates add.
+    Several texts are a factor, too."""
     texts = len({variant.typed for variant in variants}) > 1
     cells = [{**({"variant": variant.typed} if texts else {}), **variant.levels} for variant in variants]
     if len(cells[0]) < 2:
         return []
     runs = [runs_of(outcomes, variant.name, size) for variant in variants]
     seeds = sorted(set.intersection(*({s for s, o in by_seed.items() if o.status == "done"} for by_seed in runs)))
-    return effects_of(cells, np.array([[by_seed[seed].score for by_seed in runs] for seed in seeds], dtype=float))
+    scores = np.array([[by_seed[seed].score for by_seed in runs] for seed in seeds], dtype=float)
+    names = [variant.name for variant in variants]
+    return effects_of(cells, scores, lambda weights: fit.error(dict(zip(names, weights, strict=True))))
 
 
-def effects_of(cells: Sequence[Cell], scores: np.ndarray) -> list[Effect]:
-    """Effects from the scores (seeds, cells); cells are the levels of each factor. Two seeds or more."""
+def effects_of(
+    cells: Sequence[Cell], scores: np.ndarray, common: Callable[[np.ndarray], Part] = lambda weights: CERTAIN
+) -> list[Effect]:
+    """Effects from the scores (seeds, cells); cells are the levels of each factor. Two seeds or more. `common`: what
+    adds to the variance of a sum of cells, by the weights of these."""
     factors = {name: list(dict.fromkeys(cell[name] for cell in cells)) for name in cells[0]}
     columns = columns_of(factors)
     design = np.array([row_of(cell, columns) for cell in cells])
@@ -64,7 +71,7 @@ def effects_of(cells: Sequence[Cell], scores: np.ndarray) -> list[Effect]:
         contrast = np.array([weight(cell, effect, factors) for cell in grid]) @ whole
         on_cells = contrast @ inverse
         known = len(scores) > 1 and np.allclose(on_cells @ design, contrast, atol=1e-8)
-        estimates.append(paired_test(scores @ on_cells) if known else None)
+        estimates.append(paired_test(scores @ on_cells, common=common(on_cells)) if known else None)
     corrected = iter(holm([e.p for e in estimates if e]))
     return [Effect(level, e, next(corrected) if e else None) for level, e in zip(effects, estimates, strict=True)]
 

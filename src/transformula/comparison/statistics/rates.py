@@ -13,12 +13,13 @@ curvatures, by which a flat curve costs little, and nothing is said of rates tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...inspection.rate_curves import (
+    TINY,
     FittedCurve,
     Losses,
     RateCurve,
@@ -44,13 +45,15 @@ class RateFit:
     p: dict[str, float] = field(default_factory=dict)
     used: dict[str, float] = field(default_factory=dict)
 
-    def error(self, one: str, other: str) -> Part:
-        """What the rates add to the variance of the difference between two arms, and the degrees of freedom by which
-        that is known."""
-        if not {one, other} <= self.curves.keys() & self.used.keys():
+    def error(self, weights: Mapping[str, float]) -> Part:
+        """What the rates add to the variance of a sum of arms' scores, by the weight of each, and the degrees of
+        freedom by which that is known; nothing where the rate of one was not tuned."""
+        if not weights.keys() <= self.curves.keys() & self.used.keys():
             return CERTAIN
-        difference = np.subtract(*(self.curves[name].cost(self.used[name]) for name in (one, other)))
-        return float(np.mean(difference**2)), max(1.0, self.curves[one].degrees)
+        lost = sum(weight * self.curves[name].cost(self.used[name]) for name, weight in weights.items())
+        degrees = min(self.curves[name].degrees for name in weights)
+        variance = float(np.mean(np.square(lost)))
+        return (variance, max(1.0, degrees)) if variance > TINY else CERTAIN
 
 
 def fit_rates(outcomes: Sequence[Outcome], arms: Sequence[Arm], lower: bool) -> dict[str, RateFit]:

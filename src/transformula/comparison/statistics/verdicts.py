@@ -68,7 +68,7 @@ def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> lis
 def case_of(outcomes: Sequence[Outcome], variant: str, size: str, terms: Terms, family: int, fit: RateFit) -> Case:
     """What is known of a variant at one size, before it is corrected for the others."""
     pairs = pair(outcomes, variant, terms.base, size, terms.lower)
-    rates = fit.error(variant, terms.base)
+    rates = fit.error({variant: 1, terms.base: -1})
     estimate = estimate_of(pairs, terms, rates)
     values = [value for _, value in pairs.differences]
     same = equivalence_p(values, terms.effect, rates) if terms.effect and len(values) > 1 else None

@@ -13,6 +13,7 @@ from ...statistics.factorial import Effect, effects
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
 from ..drawing import WIDTH, shortened_name
 from ..numbers import digits_of, interval_cell, number_cell
+from .rates import fit_of
 
 CAPTION = (
     "The effect of a setting: its score minus that of the first value of its key, the mean over all other settings. Of"
@@ -26,7 +27,7 @@ def effects_of_settings(results: Results) -> ReportSection | None:
     items: list[Item] = []
     grid = [variant for variant in results.variants if variant.levels]
     for size in results.sizes if len(grid) > 1 else []:
-        found = effects(grid, results.outcomes, size)
+        found = effects(grid, results.outcomes, size, fit_of(results, size))
         if any(effect.estimate for effect in found):
             items += [table(results, found, size), picture(results, found, size)]
     return ReportSection("Effects of the settings", [Paragraph(CAPTION), *items]) if items else None

@@ -119,8 +119,9 @@ def chosen_in_words(results: Results, size: str) -> list[str]:
             text += f", 95 % interval of the best {' to '.join(ends)}"
         p = [fit.p[name] for name in names if name in fit.p]
         if p:
-            why = "one curve, since they do not differ" if len(names) > 1 else "a curve of its own, since it differs"
-            text += f"; {why} from that of {next(iter(fit.curves))} ({equation_of_p(min(p))})"
+            alike = "one rate, since their curves were not found to differ"
+            why = alike if len(names) > 1 else "a rate of its own, since its curve differs"
+            text += f"; {why} ({equation_of_p(min(p))})"
         said.append(f"{text}.")
     return said
 
