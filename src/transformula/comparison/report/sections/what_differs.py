@@ -13,10 +13,10 @@ from ..document import Paragraph, ReportSection, section
 def what_differs(results: Results) -> ReportSection | None:
     layers = [base for audit in results.audit for what, _, base in audit.differences if what == "layer"]
     shared = layers[0] if len(layers) > 1 and len({*layers}) == 1 else ""  # told once
-    texts = [f"The layer of {results.base} is {shared}."] if shared else []
-    texts += [said(results, without_base(audit, shared)) for audit in results.audit]
-    items = [Paragraph(text, brief=True) for text in texts]
-    return ReportSection(f"What differs from {results.base}", items) if items else None
+    texts = [said(results, without_base(audit, shared)) for audit in results.audit]
+    start = f"The layer of {results.base} is {shared}." if shared else f"Beside {results.base}:"
+    item = Paragraph(start, brief=True, points=texts) if len(texts) > 1 else Paragraph("".join(texts), brief=True)
+    return ReportSection(f"What differs from {results.base}", [item]) if texts else None
 
 
 def without_base(audit: Audit, layer: str) -> Audit:
