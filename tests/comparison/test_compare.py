@@ -148,6 +148,16 @@ def test_a_grid_of_settings_says_the_effect_of_each(runs, given, monkeypatch) ->
     assert re.search(r"\nwarmup=0.1 with optimizer=muon ", said)
 
 
+def test_variants_whose_curves_do_not_differ_confirm_at_one_rate(runs, given) -> None:
+    """The rate costs both alike, and is tuned once for both."""
+    results = compare(PAIR, **{**given, "lr": "tune"}).results
+    assert len(set(results.rates.values())) == 1 and len(results.rates) == 2
+    confirmed = {o.lr for o in results.outcomes if o.stage == "confirm"}
+    assert confirmed == set(results.rates.values())
+    (verdict,) = results.verdicts
+    assert "tuned for both" in verdict.may and "rates" not in verdict.noise
+
+
 def test_the_same_call_makes_no_run_again_and_ends_with_the_same_results(runs, given) -> None:
     first = compare(PAIR, **given).data
     made = len(runs.jobs)

@@ -91,7 +91,7 @@ class FittedCurve:
 
     def cost(self, place: float) -> np.ndarray:
         """(draws,): what a rate loses to the best one."""
-        return self.above(place) - self.above(self.bests)
+        return np.asarray(self.above(place) - self.above(self.bests))
 
 
 def best_place(runs: Iterable[tuple[float, float]]) -> float:
