@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,7 @@ def test_a_report_begins_with_what_differs() -> None:
     assert page.count("The layer of pre-norm is x = x + mlp(norm(x)).") == page.count("x = x + mlp(norm(x)).") == 1
     said = "post-norm differs from pre-norm in 2 things: layer: x = norm(x + mlp(x)); output norm: none, base norm(x)."
     assert said in page
+    assert re.search(r"post-norm is unstable \(.*\); it differs in 2 things\.", page)
     alone = markdown_of(replace(results, audit=audit[:1]))
     assert "layer: x = norm(x + mlp(x)), base x = x + mlp(norm(x)); output norm" in alone
     assert "What follows: 0.2 % fewer parameters" in page and "width 64 to 65" in page

@@ -9,7 +9,7 @@ from statistics import fmean
 from ....errors import join_words
 from ....tasks.scores.bar import bar_of, passes
 from ...numbers import SMALLEST_P, between, fixed, probability
-from ...records import Results, Verdict
+from ...records import Results, Verdict, in_numbers
 from ...statistics.learning import unlearned
 from ...statistics.wording import divergences
 from ..document import Paragraph, ReportSection, section
@@ -72,7 +72,9 @@ def what_was_found(results: Results) -> Said:
         more.append(f"Of {results.base} itself, {lost} of {runs} runs diverged.")
     more += below_baselines(results, verdicts[0].size)
     more += [other_size(verdicts, results.verdicts_of(size), size) for size in (results.sizes[:-1] if several else [])]
-    return listed(start, [f"{finding_in_brief(verdict, digits)}." for verdict in verdicts], more)
+    changed = {audit.variant: audit.names for audit in results.audit if len(audit.names) > 1}
+    also = {name: f"; it differs in {in_numbers(names)}" for name, names in changed.items()}
+    return listed(start, [f"{finding_in_brief(v, digits)}{also.get(v.variant, '')}." for v in verdicts], more)
 
 
 def listed(start: str, points: Sequence[str], more: Sequence[str] = ()) -> Said:
