@@ -122,7 +122,8 @@ class LossReport(ReportPart):
     def table_by(self, way: str) -> list[str]:
         """The loss in every bin, with a column for each length of window."""
         columns = [{str(each): each for each in getattr(window, way)} for window in self.read]
-        names = list(max(columns, key=lambda column: len(column)))
+        longest = max(columns, key=len)
+        names = list(longest)
         if not names:
             return [f"loss by {way}: the training text is not at hand, so that nothing says how often it has a token"]
         of_longest = f" (of {self.read[-1].context:,})" if way == "position" and len(self.read) > 1 else ""
