@@ -26,7 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from figures import RESULTS, keep  # noqa: E402
+from figures import RESULTS, keep, machine  # noqa: E402
 
 from transformula.comparison.board import Board  # noqa: E402
 from transformula.comparison.compare import confirm  # noqa: E402
@@ -125,7 +125,7 @@ def main() -> int:
     inside = sum(v.interval is not None and v.interval[0] <= 0 <= v.interval[1] for v in equal)
     figures: dict[str, Any] = {
         "equal": {"found": found, "comparisons": len(equal), "intervals that hold it": inside,
-                  "two rates": sum("rates" in verdict.noise for verdict in equal)}
+                  "two rates": sum("rates" in verdict.noise for verdict in equal), "machine": machine()}
     }  # fmt: skip
     print(f"equal   {found} of {len(equal)} say better or worse; {inside} intervals hold 0")
     runs, failed = {} if given.equal else runs_of(given.data, store), found > MOST_EQUAL

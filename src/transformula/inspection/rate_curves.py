@@ -31,6 +31,7 @@ NEAR = 1.0  # octaves from the best: where one arm diverges here and the other d
 STEPS = 4  # rates in an octave, to which a fitted best is rounded: it costs at most curvature / 64
 PASSES = 5  # of the fit, each around the best of the one before
 DRAWS = 2000
+FAR, FAR_SHARE = 8.0, 0.15  # times what the better half of the other rates is above the best, and of the best's loss
 TINY = 1e-18  # a sum of squares that is rounding
 
 Losses = Mapping[tuple[float, int], float]  # (octaves from the default, seed) -> loss; infinite where it diverged
@@ -100,6 +101,24 @@ def best_place(runs: Iterable[tuple[float, float]]) -> float:
     for place, loss in runs:
         by_place.setdefault(place, []).append(loss)
     return min(by_place, key=lambda place: (fmean(by_place[place]), min(by_place[place])))
+
+
+def without_cliffs(losses: Losses) -> Losses:
+    """The runs, those at a rate whose mean lies far above the others' counted as diverged: no parabola has a cliff."""
+    ended: dict[float, list[float]] = {}
+    for (place, _), loss in losses.items():
+        ended.setdefault(place, []).extend([loss] if loss < math.inf else [])
+    means = {place: fmean(each) for place, each in ended.items() if each}
+    lowest = min(means.values(), default=0.0)
+
+    def is_far(place: float) -> bool:
+        others = sorted(mean - lowest for at, mean in means.items() if at != place)
+        near = others[: max(3, len(others) // 2 + 1)]
+        far = max(FAR * fmean(near), FAR_SHARE * abs(lowest)) if len(others) > 2 else math.inf
+        return means.get(place, math.inf) - lowest > far
+
+    far = {place for place in means if is_far(place)}
+    return {(place, seed): math.inf if place in far else loss for (place, seed), loss in losses.items()}
 
 
 def same_curve_p(one: Losses, other: Losses) -> float:
@@ -180,7 +199,8 @@ def curves_of(classes: Sequence[Sequence[Losses]]) -> list[FittedCurve]:
     fit, bent = fitted(center, one_bend), fitted(center, own)
     fit = bent if f_test(fit, bent) < LEVEL else fit
     noise = fit.ssr / degrees_of(fit) if degrees_of(fit) >= 1 else 0.0
-    draws = np.random.default_rng(0).multivariate_normal(fit.params, noise * fit.normalized_cov_params, DRAWS)
+    covariance = noise * fit.normalized_cov_params
+    draws = np.random.default_rng(0).multivariate_normal(fit.params, covariance, DRAWS, check_valid="ignore")
     draws[0] = fit.params
     bends = np.broadcast_to(draws[:, slopes.stop :], (DRAWS, len(classes)))
     by_class = np.stack([draws[:, slopes], bends], axis=-1).swapaxes(0, 1)
@@ -193,7 +213,8 @@ def fitted_curve(
     """The curve of one class; of one that does not bend upward, the best is that of the rates that were tried."""
     places = [place for place, _ in tried]
     best = center + bottom(*draws[0]) if draws[0, 1] > 0 else best_place(tried)
-    edge = int(best > max(places) - 0.5 / STEPS) - int(best < min(places) + 0.5 / STEPS)
+    (first, last), margin = ends, 0.5 / STEPS
+    edge = int(best > last - margin and last == max(places)) - int(best < first + margin and first == min(places))
     best = float(np.clip(round(STEPS * best) / STEPS, *ends))
     low, high = np.clip(ends, center - REACH, center + REACH)
     return FittedCurve(best, edge, float(center), (low, high), draws, degrees)

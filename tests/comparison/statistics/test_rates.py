@@ -12,7 +12,7 @@ import pytest
 from tests.comparison.statistics.simulated import arm, outcome
 from transformula.comparison.records import Outcome
 from transformula.comparison.statistics.rates import RateFit, fit_rates, rate_curve
-from transformula.inspection.rate_curves import curve_of
+from transformula.inspection.rate_curves import curve_of, without_cliffs
 
 GRID = [1e-3 * 2.0**n for n in range(-2, 3)]
 
@@ -119,6 +119,20 @@ def test_an_arm_that_diverges_near_the_best_has_its_own_curve() -> None:
 def test_a_best_at_or_beyond_the_last_rate_is_at_an_edge(best: float, edge: int) -> None:
     curve = fitted({"base": parabola(best)}).curves["base"]
     assert curve.edge == edge and -2 <= curve.best <= 2
+
+
+def test_a_cliff_does_not_move_the_best_away_from_it() -> None:
+    """Above the best rate the loss jumps, though no run diverged: these runs are left out."""
+    cliff = {"base": lambda place: 2.0 - 0.05 * place if place <= 0 else 4.0 + place}
+    curve = fitted(cliff, noise=0.002).curves["base"]
+    assert curve.best == 0.0 and curve.edge == 0 and curve.span == (-2.0, 0.0)
+
+
+@pytest.mark.parametrize("best", [-2.0, -1.5, -0.5, 0.0, 0.4, 1.0, 2.0])
+def test_of_a_parabola_no_run_near_the_best_is_left_out(best: float) -> None:
+    runs = {(place, seed): parabola(best, 0.4)(place) for place in range(-2, 3) for seed in (1, 2)}
+    kept = without_cliffs(runs)
+    assert all(kept[place, seed] == loss for (place, seed), loss in runs.items() if abs(place - best) < 2)
 
 
 def test_of_a_score_of_which_more_is_better_the_highest_is_taken() -> None:

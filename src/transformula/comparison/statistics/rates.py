@@ -27,6 +27,7 @@ from ...inspection.rate_curves import (
     curves_of,
     mean_score,
     same_curve_p,
+    without_cliffs,
 )
 from ..records import Arm, Outcome, outcomes_of
 from .paired import CERTAIN, Part, holm
@@ -82,11 +83,12 @@ def fit_rates(outcomes: Sequence[Outcome], arms: Sequence[Arm], lower: bool) -> 
 def losses_of(outcomes: Sequence[Outcome], arm: Arm, lower: bool) -> Losses:
     """The runs that tuned an arm's rate; for a score of which more is better, its negative."""
     sign = 1.0 if lower else -1.0
-    return {
+    losses = {
         (octaves(o.lr, arm), o.seed): math.inf if o.score is None or o.status != "done" else sign * o.score
         for o in outcomes_of(outcomes, arm.variant, arm.size, "tune")
         if o.status != "failed"
     }
+    return without_cliffs(losses)
 
 
 def octaves(rate: float, arm: Arm) -> float:
