@@ -11,7 +11,7 @@ only the names of these may differ, and with them the initial values that a seed
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +43,10 @@ class NamedDifference:
 def model_differences(model: Architecture, base: Architecture) -> list[NamedDifference]:
     """All in which a model differs from a base, but the size of its vocabulary."""
     found = [*of_equations(model, base), *of_norms(model, base), *of_options(model, base), *of_sharing(model, base)]
-    if not found and exact(model) != exact(base):
+    sizes, vocabularies = [*size_differences(model, base)], {one.numbers.get("vocab") for one in (model, base)}
+    if not found and not sizes and len(vocabularies) == 1 and exact(model) != exact(base):
         found = [NamedDifference("places", "the same words and options, otherwise placed", "as written")]
-    found += [*of_hooks(model, base), *size_differences(model, base)]
+    found += [*of_hooks(model, base), *sizes]
     return [*{one.what: one for one in found}.values()]
 
 
@@ -164,8 +165,9 @@ def of_norms(model: Architecture, base: Architecture) -> Iterator[NamedDifferenc
 
 
 def of_options(model: Architecture, base: Architecture) -> Iterator[NamedDifference]:
-    """Options of words that both call, and rates of chance."""
-    own, other = values_of(model), values_of(base)
+    """Options of words that both call, and rates of chance; not what is worked out of these, of sizes and of widths."""
+    stated = {(call.word.name, option) for one in (model, base) for call in calls_of(one) for option in call.given}
+    own, other = values_of(model, stated), values_of(base, stated)
     words: dict[str, set[str]] = defaultdict(set)
     for word, option in [*own, *other]:
         words[option].add(word)
@@ -179,13 +181,17 @@ def of_options(model: Architecture, base: Architecture) -> Iterator[NamedDiffere
             yield NamedDifference(option if alone else f"{option} of {word}", *map(listed, values))
 
 
-def values_of(model: Architecture) -> Values:
-    """The values that calls give to each option of their word; of a word of chance, its rates under its own name."""
+def values_of(model: Architecture, stated: Collection[tuple[str, str]]) -> Values:
+    """The values of each option of the words that are called, where it is stated or its default is a constant; of a
+    word of chance, its rates under its own name."""
     values: Values = defaultdict(set)
     for call in calls_of(model):
-        for option, value in call.options.items():
-            key = (call.word.name, call.word.name) if call.word.kind == "chance" else (call.word.name, option)
-            values[key].add(value_text(value))
+        for name, value in call.options.items():
+            word, option = call.word.name, call.word.options[name]
+            if call.word.kind == "chance":
+                values[word, word].add(value_text(value))
+            elif (word, name) in stated or option.type == "choice" or not isinstance(option.default, str):
+                values[word, name].add(value_text(value))
     return values
 
 
