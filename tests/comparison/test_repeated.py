@@ -29,6 +29,7 @@ from transformula.errors import ConfigError
         (["better", "worse", "better"], "better on a and c, worse on b: it depends on the data"),
         (["inconclusive", "inconclusive"], "not decided on either"),
         (["no difference found", "inconclusive"], "no difference found on a, not decided on b"),
+        (["the same", "the same", "the same"], "the same on all 3"),
     ],
 )
 def test_what_is_said_of_several_data_sets(words: list[str], said: str) -> None:
@@ -45,6 +46,10 @@ def test_the_largest_size_says_whether_it_repeats() -> None:
     said, table, _ = part.items
     assert said.text == "rezero beside pre-norm: better on a.txt, worse on b.txt: it depends on the data."
     assert table.columns == ["variant", "a.txt", "b.txt", "together"] and len(table.rows) == 1
+    early = results_with("better")
+    early = replace(early, verdicts=[replace(verdict, early=60) for verdict in early.verdicts])
+    said = repeats({"a.txt": results_with("better"), "b.txt": early}).items[0]
+    assert said.text == "rezero beside pre-norm: better on both: it repeats (of the first steps only on b.txt)."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from tests.comparison.arms import arm_of, write_text
+from tests.comparison.arms import SIZES, arm_of, write_text
 from tests.comparison.fake import fake_results
 from transformula.comparison import running
 from transformula.comparison.jobs import jobs_of
@@ -79,6 +79,15 @@ def test_a_length_that_is_not_read_has_its_reason_once(results: Results) -> None
     assert "Trained with 64." in texts[0] and reasons[0] in " ".join(text_of(results).split())
 
 
+def test_where_no_variant_reads_so_far_the_reasons_are_left(results: Results) -> None:
+    refused = [WindowLosses(n, n == 64, reason="it carries on") for n in (64, 128)]
+    (part,) = sections_of(
+        replace(results, outcomes=[replace(o, windows=refused) for o in results.outcomes]), ["other-contexts"]
+    )
+    assert all(isinstance(item, Paragraph) for item in part.items)
+    assert sum("it carries on" in item.text for item in part.items if isinstance(item, Paragraph)) == 6
+
+
 def test_bins_of_other_tokens_are_not_compared(results: Results) -> None:
     position = rows_of(results, "loss-by-token", "tokens read before, in the window")
     frequency = rows_of(results, "loss-by-token", "times in the training text")
@@ -118,6 +127,17 @@ def test_a_run_is_scored_at_lengths_that_are_asked_for_later(tmp_path: Path, mon
     further = run_job(replace(job, contexts=[24]), store)
     assert [window.context for window in further.windows] == [8, 16, 24, 32]
     assert further.windows[0] == scored.windows[0]
+
+
+def test_lengths_may_be_added_to_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"data": str(write_text(tmp_path)), "tokenizer": "characters", **SIZES}
+    settings = {"sizes": 1, "seeds": 2, "lr": "0.02", "out": "comparison"}
+    plan, folder = make_plan(["pre-norm", "rezero"], ComparisonSettings.read(settings), given)
+    plan.write(folder)
+    again, _ = make_plan(["pre-norm", "rezero"], ComparisonSettings.read({**settings, "contexts": [32]}), given)
+    assert again.hash == plan.hash and again.settings.contexts == [32]
+    assert "scored in windows of 32 tokens" in repr(again) and "windows" not in repr(plan)
 
 
 def test_lengths_are_asked_of_language_models(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ CHANCES = (
     "Better on all data sets needs no further correction, since all tests must agree; better on one alone had as many"
     " chances as there are data sets. What is not decided on one is not refuted there."
 )
-OPEN = {"inconclusive": "not decided", "no difference found": "no difference found"}
+OPEN = {word: word for word in ("no difference found", "the same")} | {"inconclusive": "not decided"}
 
 
 def repeats(columns: Mapping[str, Results]) -> ReportSection:
@@ -29,6 +29,8 @@ def repeats(columns: Mapping[str, Results]) -> ReportSection:
     for name in first.names[1:]:
         cells = {data: cell(found[data].get(name), results) for data, results in columns.items()}
         together = in_words({data: str(of_data.value) for data, of_data in cells.items()})
+        early = [data for data, known in found.items() if name in known and known[name].early]
+        together += f" (of the first steps only on {join_words(early, 'and')})" if early else ""
         rows.append([Cell(name), *cells.values(), Cell(together)])
     said = [Paragraph(f"{row[0].text} beside {first.base}: {row[-1].text}.", brief=True) for row in rows]
     table = ReportTable(["variant", *columns, "together"], rows)
@@ -48,7 +50,7 @@ def in_words(words: Mapping[str, str]) -> str:
         data.setdefault(OPEN.get(word, word), []).append(name)
     if len(data) == 1:
         (word,) = data
-        both, every = ("either", "any") if word in OPEN.values() else ("both", f"all {len(words)}")
+        both, every = ("either", "any") if word.startswith("no") else ("both", f"all {len(words)}")
         return f"{word} on {both if len(words) == 2 else every}{'' if word in OPEN.values() else ': it repeats'}"
     parts = [f"{word} on {join_words(names, 'and')}" for word, names in data.items()]
     end = ": it depends on the data" if {"better", "worse"} <= data.keys() else ": not shown to repeat"

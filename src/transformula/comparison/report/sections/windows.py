@@ -24,9 +24,10 @@ EACH = "Each interval is of 95 % by itself: of twenty differences that are 0, ab
 @section(45)
 def other_contexts(results: Results) -> ReportSection | None:
     windows = [(o.variant, window) for o in results.outcomes if o.stage == "confirm" for window in o.windows]
-    items = list(along(results, "context"))
+    if len({window.context for _, window in windows}) < 2:
+        return None
     texts = [Paragraph(text, brief=True) for text in [*told_of(windows), EACH]]
-    return ReportSection("Windows of other lengths", [*texts, *items]) if items else None
+    return ReportSection("Windows of other lengths", [*texts, *along(results, "context")])
 
 
 @section(95)
