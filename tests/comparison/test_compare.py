@@ -263,6 +263,41 @@ def test_an_arm_that_is_far_worse_stops_after_one_seed(runs, given) -> None:
     assert {verdict.variant: verdict.word for verdict in compared.verdicts}["worse"] == "worse"
 
 
+def test_the_noise_of_the_runs_that_tune_revises_the_plan_before_anything_is_confirmed(runs, given, capsys) -> None:
+    runs.noise = 0.1
+    tuned = {**given, "lr": "tune", "lr_points": 3, "lr_seeds": 4, "effect": 0.02, "quiet": False}
+    compared = compare(PAIR, **tuned)
+    plan, said = compared.plan, capsys.readouterr().err
+    assert plan.measured is not None and plan.measured.degrees == 4 + 9
+    assert 0.1 < plan.measured.difference < 0.2 < 2 * plan.noise and plan.noise_source.startswith("assumed")
+    before, _, after = said.partition("noise measured before the runs that confirm")
+    assert "seed 1000001" in before and "seed 1:" not in before and "seed 1:" in after
+    now = plan.smallest(plan.measured.difference)
+    assert f"detectable now {now:.2g} bits per byte in place of {plan.detectable:.2g}" in after
+    assert "4 seeds find a difference of" in after.partition("seed 1:")[0]
+    assert re.search(r"the effect that matters is 0.02: it needs about \d+ seeds", after.partition("seed 1:")[0])
+    kept = json.loads(Path("comparison/plan.json").read_text())
+    assert kept["measured"]["difference"] == plan.measured.difference and kept["hash"] == plan.hash
+    assert compared.data["revision"] == plan.revision and plan.revision in repr(plan)
+    again = compare(PAIR, **tuned)
+    assert again.plan.measured == plan.measured and again.data == compared.data
+
+
+def test_a_plan_expects_the_noise_of_earlier_runs_on_the_same_data(runs, given) -> None:
+    runs.noise = 0.1
+    compare(PAIR, **{**given, "seeds": 12})
+    for path in Path("comparisons/runs").glob("*/outcome.json"):  # as a run leaves its folder
+        outcome = json.loads(path.read_text())
+        config = {"task": "language-modeling", "data": given["data"], "tokenizer": "characters", "steps": 6}
+        config |= {"model": outcome["variant"], "seed": outcome["seed"], "lr": outcome["lr"]}
+        (path.parent / "config.yaml").write_text(json.dumps(config))
+        path.write_text(json.dumps({**outcome, "scores": {"bits_per_byte": outcome["score"]}}))
+    plan = compare([*PAIR, TWIN], **{**given, "out": "other"}, dry_run=True)
+    assert plan.noise == pytest.approx(0.1 * 2**0.5, rel=0.5) and "earlier runs" in plan.noise_source
+    longer = compare(PAIR, **{**given, "out": "longer", "steps": 60}, dry_run=True)
+    assert longer.noise_source.startswith("assumed")
+
+
 def test_an_undecided_comparison_has_an_exit_status_of_its_own(runs, given) -> None:
     runs.noise = 2.0
     assert compare(PAIR, **given).exit_status == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,8 @@ from .report.page import notebook_html_of, section_html
 from .report.sections.plain_words import lead_of
 from .report.terminal import section_lines, text_of
 from .settings import LOOKS, ComparisonSettings
-from .statistics.power import PURPOSE, Noise, both, noise_of_tuning
+from .statistics.power import PURPOSE, both, noise_of_tuning
+from .statistics.rates import fit_rates, octaves
 from .statistics.sequential import undecided
 from .statistics.terms import Terms
 from .statistics.verdicts import judge
@@ -290,13 +292,17 @@ def revised(plan: ComparisonPlan, tuned: Tuned, board: Board) -> ComparisonPlan:
     known = [outcome for outcome in tuned.outcomes if outcome.arm_key == plan.base_arms[-1].arm_key]
     if known and (expected := foreseen(plan, known)):
         board.say(expected, warning=True)
-    measured = noise_of_tuning(tuned.outcomes, plan.base, plan.sizes[-1], tuned.rates)
+    size = plan.sizes[-1]
+    measured = noise_of_tuning(tuned.outcomes, plan.base, size, tuned.rates)
     if measured is None:
         return plan
-    noise = both(Noise(plan.noise or 0.0, plan.noise_degrees, ""), measured)
+    used = {arm.variant: octaves(tuned.rates[arm.arm_key], arm) for arm in plan.arms_of(size)}
+    fit = replace(fit_rates(tuned.outcomes, plan.arms, plan.lower)[size], used=used)
+    common = math.sqrt(max(fit.error(plan.base, name)[0] for name in used))
+    noise = replace(both(plan.noise or 0.0, measured), common=common)
     plan = replace(plan, measured=noise)
     board.say(plan.revision)
-    if why := plan.shortfall(noise.difference)[0]:
+    if why := plan.shortfall(noise.difference, common)[0]:
         board.say(why, warning=True)
     return plan
 
@@ -315,7 +321,7 @@ def results_of(plan: ComparisonPlan, tuned: Tuned, gates: Sequence[GateResult], 
         name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
         lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
         verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
-        notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit), foreseen=plan.revision,
+        notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit), revision=plan.revision,
     )  # fmt: skip
     return replace(results, lead=lead_of(results))
 

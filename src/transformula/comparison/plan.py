@@ -48,8 +48,7 @@ class ComparisonPlan(WithArms):
 
     given       keys of a run's configuration that were typed for all variants
     detectable  the smallest difference that the runs find with a power of 80 %, None where it cannot be said; noise:
-                the standard deviation of paired differences that this assumes, and noise_source where it is from,
-                and noise_degrees what it weighs beside a measurement, in degrees of freedom
+                the standard deviation of paired differences that this assumes, and noise_source where it is from
     measured    the noise as runs that tuned the rates have shown it, before those that confirm; None before them
     at_once     runs at the same time that the estimate of time counts with; seconds: that estimate
     there       runs of it that the store has, where that was looked for; `seconds` is then of the others
@@ -71,7 +70,6 @@ class ComparisonPlan(WithArms):
     detectable: float | None = None
     noise: float | None = None
     noise_source: str = ""
-    noise_degrees: int = 0
     measured: Noise | None = None
     at_once: int = 1
     seconds: float | None = None
@@ -101,16 +99,16 @@ class ComparisonPlan(WithArms):
         """Variants that are tested at a size: one that is the same as the base is not."""
         return max(1, len({variant.name for variant in self.variants} - {self.base, *self.same}))
 
-    def smallest(self, noise: float) -> float:
+    def smallest(self, noise: float, common: float = 0.0) -> float:
         """The smallest difference that its runs find with a power of 80 %, at this noise."""
-        return detectable(noise, len(self.seeds), self.tests)
+        return detectable(noise, len(self.seeds), self.tests, common=common)
 
-    def shortfall(self, noise: float) -> tuple[str, int | None]:
+    def shortfall(self, noise: float, common: float = 0.0) -> tuple[str, int | None]:
         """Why its runs may miss the effect that matters, with the seeds that find it; "" where they do not."""
-        effect, smallest = self.settings.effect, self.smallest(noise)
+        effect, smallest = self.settings.effect, self.smallest(noise, common)
         if effect is None or smallest <= effect:
             return "", None
-        seeds = needed_pairs(noise, effect, self.tests)
+        seeds = needed_pairs(noise, effect, self.tests, common)
         why = f"{len(self.seeds)} seeds find a difference of {smallest:.3g} or more, and the effect that matters is"
         return f"{why} {effect:g}: it needs {'about ' + str(seeds) if seeds else 'more than 1,000'} seeds", seeds
 
@@ -121,7 +119,7 @@ class ComparisonPlan(WithArms):
             return ""
         now, then = self.measured.difference, self.noise
         vary = f"paired differences vary by {now:.2g} ({self.measured.source}) in place of {then:.2g}"
-        found = f"{self.smallest(now):.2g} {self.unit} in place of {self.smallest(then):.2g}"
+        found = f"{self.smallest(now, self.measured.common):.2g} {self.unit} in place of {self.smallest(then):.2g}"
         return f"noise measured before the runs that confirm: {vary} ({self.noise_source}); detectable now {found}"
 
     def tuned(self, arm: Arm) -> bool:

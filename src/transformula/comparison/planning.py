@@ -41,7 +41,7 @@ from .foreseen import foreseen
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
 from .settings import BUDGET, ComparisonSettings, unpaired
-from .statistics.power import Noise, pooled
+from .statistics.power import pooled
 from .store import Store
 from .variants import read_variants
 
@@ -50,7 +50,6 @@ TOKENS_PER_PARAMETER = 4  # that a chosen size is trained on, at least
 ASSUMED_NOISE, LEAST_NOISE = 0.2, 0.001
 """Noise of a loss as a share of it: ASSUMED_NOISE / sqrt(steps), and at least LEAST_NOISE. Measured: see
 benchmarks/noise_before.py."""
-ASSUMED_DEGREES, MOST_DEGREES = 3, 12  # of freedom: the weight of an assumption, and of earlier runs
 ASSUMED_POINTS = 1.0  # noise of a score of which more is better, in points of a hundred
 TRIAL_SECONDS = 0.5  # of each size, where one is chosen
 USUAL_BITS = 3.0  # bits per byte of a small model of text after some hundred steps
@@ -253,41 +252,38 @@ class Planner:
 def with_estimates(plan: ComparisonPlan) -> ComparisonPlan:
     """A plan with its time and what it can detect. Raises InputError where it cannot show the effect that matters, by a
     noise that was measured."""
-    settings, expected = plan.settings, expected_noise(plan)
-    why, seeds = plan.shortfall(expected.difference)
+    settings, (noise, source) = plan.settings, expected_noise(plan)
+    why, seeds = plan.shortfall(noise)
     if why and settings.noise is not None and not settings.force:
         remedy = f"{setting('seeds', str(seeds or 1000))}, or go on all the same with {setting('force')}"
         raise InputError(f"{why}; say {remedy}")
-    notes = [*dict.fromkeys([*plan.notes, *([f"{why} (noise {expected.source})"] if why else [])])]
+    notes = [*dict.fromkeys([*plan.notes, *([f"{why} (noise {source})"] if why else [])])]
     return replace(
-        plan, seconds=whole_seconds(plan), noise=expected.difference, noise_source=expected.source,
-        noise_degrees=expected.degrees, detectable=plan.smallest(expected.difference), notes=notes,
-        foreseen=foreseen(plan),
+        plan, seconds=whole_seconds(plan), noise=noise, noise_source=source, detectable=plan.smallest(noise),
+        notes=notes, foreseen=foreseen(plan),
     )  # fmt: skip
 
 
-def expected_noise(plan: ComparisonPlan) -> Noise:
-    """The noise of paired differences at the largest size, before any run of the plan: as given; as in earlier runs of
-    the store on the same data; else assumed."""
+def expected_noise(plan: ComparisonPlan) -> tuple[float, str]:
+    """The standard deviation of paired differences at the largest size, before any run of the plan, and where it is
+    from: as given; as in earlier runs of the store on the same data; else assumed."""
     if plan.settings.noise is not None:
-        return Noise(plan.settings.noise, ASSUMED_DEGREES, "as given")
+        return plan.settings.noise, "as given"
     arm = plan.base_arms[-1]
-    earlier = Store(plan.settings.store).alike(arm.config, plan.score)
-    pairs = [[a[seed] - b[seed] for seed in a.keys() & b.keys()] for a, b in combinations(earlier, 2)]
-    known = [noise for pair in pairs if (noise := pooled([pair], ""))]
-    if known:
-        usual = median(noise.difference for noise in known)
-        degrees = min(MOST_DEGREES, sum(noise.degrees for noise in known))
-        return Noise(usual, degrees, f"as in {sum(map(len, earlier))} earlier runs on this data")
+    earlier = [
+        math.sqrt(length) * noise.difference
+        for (length, a), (other, b) in combinations(Store(plan.settings.store).alike(arm.config, plan.score), 2)
+        if length == other and (noise := pooled([[a[seed] - b[seed] for seed in a.keys() & b.keys()]], ""))
+    ]
+    if earlier:
+        return median(earlier), "as in earlier runs on this data"
     if not plan.lower:
-        return Noise(ASSUMED_POINTS, ASSUMED_DEGREES, f"assumed: {ASSUMED_POINTS:g} point")
-    steps = arm.costs.steps
-    share = max(LEAST_NOISE, ASSUMED_NOISE / math.sqrt(steps))
+        return ASSUMED_POINTS, f"assumed: {ASSUMED_POINTS:g} point"
+    share = max(LEAST_NOISE, ASSUMED_NOISE / math.sqrt(arm.costs.steps))
     usual = USUAL_BITS
     if plan.score != "bits_per_byte":  # half of that of guessing
         usual = 0.5 * math.log(max(2, int(prepare(arm.config).architecture.numbers.get("vocab", 2))))
-    source = f"assumed: {100 * share:.2g} % of {usual:.2g} {plan.unit}, by {steps:,} steps"
-    return Noise(share * usual, ASSUMED_DEGREES, source)
+    return share * usual, f"assumed: {100 * share:.2g} % of {usual:.2g} {plan.unit}, by {arm.costs.steps:,} steps"
 
 
 def with_width(shape: Shape, width: Any) -> Shape:

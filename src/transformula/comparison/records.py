@@ -342,7 +342,7 @@ class Results(WithArms):
     environment  versions, machine, commit, data
     audit        in what each variant differs from the base
     lead         what is to be read before all else: that nothing was learned; else ""
-    foreseen     what the runs that tuned rates said of the noise, beside what the plan expected
+    revision     what the runs that tuned rates said of the noise, beside what the plan expected
     question     what a study asks; claims: what papers say of it, each with its source
     """
 
@@ -365,7 +365,7 @@ class Results(WithArms):
     question: str = ""
     claims: Row[tuple[str, str]] = ()
     audit: Row[Audit] = ()
-    foreseen: str = ""
+    revision: str = ""
 
     @property
     def names(self) -> list[str]:

@@ -68,17 +68,18 @@ class Store:
                 if outcome.key == path.parent.name:
                     yield outcome
 
-    def alike(self, config: Mapping[str, Any], score: str) -> list[dict[int, float]]:
-        """Scores by seed of earlier runs that confirmed an arm, an arm each: of the same data, from half to twice as
-        many steps."""
-        found: dict[str, dict[int, float]] = {}
+    def alike(self, config: Mapping[str, Any], score: str) -> list[tuple[float, dict[int, float]]]:
+        """Of earlier runs that confirmed an arm, an arm each: how many times the steps of `config` they made, from half
+        to twice as many, and their scores by seed; on the same data."""
+        found: dict[str, tuple[float, dict[int, float]]] = {}
         for outcome in self.outcomes():
             with suppress(OSError, Malformed, KeyError, TypeError, AttributeError):
                 own = load_yaml(self.path / outcome.key / CONFIG)
                 seed, steps = own.pop("seed"), own["steps"] / config["steps"]
                 like = all(own.get(key) == config.get(key, own.get(key)) for key in ("task", "data", "tokenizer"))
                 if outcome.stage == "confirm" and like and 0.5 <= steps <= 2:
-                    found.setdefault(json.dumps(own, sort_keys=True, default=str), {})[seed] = outcome.scores[score]
+                    arm = json.dumps(own, sort_keys=True, default=str)
+                    found.setdefault(arm, (steps, {}))[1][seed] = outcome.scores[score]
         return [*found.values()]
 
     def complete(self, job: Job) -> Outcome | None:

@@ -75,6 +75,22 @@ def test_noise_of_tuning_runs_is_that_of_pairs_near_the_rates_that_were_chosen()
     assert noise_of_tuning(runs, "base", "other size", rates) is None
 
 
-def test_an_assumption_weighs_as_much_as_it_is_known() -> None:
-    noise = both(Noise(0.01, 3, "assumed"), Noise(0.04, 9, "measured"))
-    assert noise.degrees == 12 and noise.difference == pytest.approx(((0.01**2 + 3 * 0.04**2) / 4) ** 0.5)
+def test_what_was_expected_weighs_as_much_as_four_degrees_of_freedom() -> None:
+    noise = both(0.01, Noise(0.04, 12, "measured"))
+    assert noise.degrees == 16 and noise.difference == pytest.approx(((0.01**2 + 3 * 0.04**2) / 4) ** 0.5)
+
+
+@pytest.mark.parametrize("others, expected, share", [(1, 0.4, 0.83), (3, 0.4, 0.93), (1, 0.0, 0.95)])
+def test_noise_is_right_within_one_and_a_half_times_before_anything_is_confirmed(
+    others: int, expected: float, share: float
+) -> None:
+    """By 2 seeds at each of 5 rates; what was expected is wrong by a factor of exp(0.4) one way or the other."""
+    rng, names = np.random.default_rng(2), ["base", *(f"variant {n}" for n in range(others))]
+    rates, right = {(name, "only"): 1e-3 for name in names}, 0
+    for _ in range(400):
+        runs = [run for name in names for run in tuning(rng, name, 1e-3, 2, luck=0.1, noise=0.01)]
+        measured = noise_of_tuning(runs, "base", "only", rates)
+        assert measured is not None and measured.degrees == 3 * others
+        noise = both(0.01 * 2**0.5 * math.exp(expected * rng.standard_normal()), measured)
+        right += abs(math.log(noise.difference / (0.01 * 2**0.5))) < math.log(1.5)
+    assert right / 400 == pytest.approx(share, abs=0.05)

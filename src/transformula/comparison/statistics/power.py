@@ -22,17 +22,19 @@ PURPOSE = "the statistics of a comparison"
 LEVEL = 0.05  # of all tests; intervals are of 1 - LEVEL
 POWER = 0.8
 MAX_PAIRS = 1000
+WEIGHT = 4  # degrees of freedom: what was expected was right within 1.5 times in two of three comparisons
 NEAR = 1  # powers of two around a chosen rate: runs farther away are noisier than what will be compared
 
 
 @dataclass(frozen=True)
 class Noise:
     """Standard deviation of a paired difference, in the score's unit, as it was measured before; the degrees of freedom
-    of that estimate, and where it is from, in words."""
+    of that estimate, and where it is from, in words. `common`: the deviation of what all pairs have alike."""
 
     difference: float
     degrees: int
     source: str
+    common: float = 0.0
 
 
 def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, rates: Mapping[Key, float]) -> Noise | None:
@@ -45,11 +47,12 @@ def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, rates: Ma
             away = math.floor(math.log2(o.lr / rates[o.arm_key]) + 0.5)  # another for each rate of a grid
             if abs(away) <= NEAR:
                 scores.setdefault(o.variant, {})[away, o.seed] = o.score
-    theirs = scores.pop(base, {})
-    rows = [{key: score - theirs[key] for key, score in own.items() if key in theirs} for own in scores.values()]
-    rows = rows or [{key: math.sqrt(2) * score for key, score in theirs.items()}]
-    groups = [[d for (away, _), d in row.items() if away == n] for row in rows for n in range(-NEAR, NEAR + 1)]
-    return pooled(groups, f"{sum(map(len, groups))} pairs of runs that tuned rates" if scores else "the base's runs")
+    theirs, groups = scores.pop(base, {}), dict[tuple[str, int], list[float]]()
+    for name, own in scores.items() or [("", dict.fromkeys(theirs, 0.0))]:
+        for away, seed in own.keys() & theirs.keys():
+            difference = own[away, seed] - theirs[away, seed]
+            groups.setdefault((name, away), []).append(difference if name else math.sqrt(2) * difference)
+    return pooled(groups.values(), f"{sum(map(len, groups.values()))} runs that tuned rates")
 
 
 def pooled(groups: Iterable[Sequence[float]], source: str) -> Noise | None:
@@ -60,10 +63,10 @@ def pooled(groups: Iterable[Sequence[float]], source: str) -> Noise | None:
     return Noise(math.sqrt(squares / degrees), degrees, source) if degrees else None
 
 
-def both(expected: Noise, measured: Noise) -> Noise:
-    """What was expected and what was measured, each with the weight of its degrees of freedom."""
-    parts, degrees = (expected, measured), expected.degrees + measured.degrees
-    variance = sum(each.degrees * each.difference**2 for each in parts) / degrees
+def both(expected: float, measured: Noise) -> Noise:
+    """What was measured, with what was expected at the weight of so many degrees of freedom."""
+    degrees = WEIGHT + measured.degrees
+    variance = (WEIGHT * expected**2 + measured.degrees * measured.difference**2) / degrees
     return Noise(math.sqrt(variance), degrees, f"{measured.source}, and what was expected")
 
 
