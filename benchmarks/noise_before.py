@@ -76,12 +76,12 @@ def main() -> int:
     for text, source in zip(texts, given.texts, strict=True):
         text.write_bytes(source.read_bytes()[:BYTES])
     rows = {name: noises(compared(name, texts, given.folder)) for name in CASES}
-    shown = ["| comparison | steps | expected | revised | in the runs that confirm |", "| --- | --- | --- | --- | --- |"]
+    shown = ["| comparison | steps | expected | revised | real |", "| --- | --- | --- | --- | --- |"]
     for name, row in rows.items():
         found = " | ".join(f"{row[key]:.3f}" for key in ("expected", "revised", "real"))
         shown.append(f"| {name} | {CASES[name][2]['steps']} | {found} |")
     print("\n".join(shown))
-    near = {key: sum(abs(math.log(r[key] / r["real"])) < math.log(WITHIN) for r in rows.values()) for key in rows["long"]}
+    near = {key: sum(1 / WITHIN < row[key] / row["real"] < WITHIN for row in rows.values()) for key in rows["long"]}
     print(f"within 1.5 times: {near['expected']} of {len(rows)} as expected, {near['revised']} as revised")
     if given.keep:
         print(f"wrote {keep('noise_before', {'within 1.5 times': near, 'comparisons': rows}, shown).name}")
