@@ -298,7 +298,7 @@ def revised(plan: ComparisonPlan, tuned: Tuned, board: Board) -> ComparisonPlan:
         return plan
     used = {arm.variant: octaves(tuned.rates[arm.arm_key], arm) for arm in plan.arms_of(size)}
     fit = replace(fit_rates(tuned.outcomes, plan.arms, plan.lower)[size], used=used)
-    common = math.sqrt(max(fit.error(plan.base, name)[0] for name in used))
+    common = math.sqrt(max(fit.error({name: 1, plan.base: -1})[0] for name in used if name != plan.base))
     noise = replace(both(plan.noise or 0.0, measured), common=common)
     plan = replace(plan, measured=noise)
     board.say(plan.revision)

@@ -69,8 +69,8 @@ class Store:
                     yield outcome
 
     def alike(self, config: Mapping[str, Any], score: str) -> list[tuple[float, dict[int, float]]]:
-        """Of earlier runs that confirmed an arm, an arm each: how many times the steps of `config` they made, from half
-        to twice as many, and their scores by seed; on the same data."""
+        """Earlier runs that confirmed an arm on the same data, an arm each: how many times the steps of `config` they
+        made, from half to twice as many, and their scores by seed."""
         found: dict[str, tuple[float, dict[int, float]]] = {}
         for outcome in self.outcomes():
             with suppress(OSError, Malformed, KeyError, TypeError, AttributeError):
