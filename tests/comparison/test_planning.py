@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.comparison.fake import run
 from transformula.analysis.accounting import flops_per_unit
 from transformula.comparison.arms import default_rate
 from transformula.comparison.costs import Prepared, prepare, step_seconds, units_per_step
+from transformula.comparison.matching import matched_steps
 from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
 from transformula.comparison.planning import make_plan
 from transformula.comparison.records import Job
@@ -324,6 +326,26 @@ def test_the_speed_of_a_step_is_measured_with_one_thread() -> None:
     assert 0 < 4 * seconds < time.perf_counter() - begin and ratio == (1, 1, 1)
     assert twins == pytest.approx(seconds * other.factor) and other.low < other.value < other.high
     assert torch.equal(state, torch.random.get_rng_state()) and torch.get_num_threads() == threads
+
+
+def test_twins_take_as_long_whatever_else_the_machine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty trials with bursts of other work: `--match time` gives both equal steps. A longer step is told apart."""
+    prepared, rng = prepare(planned("pre-norm", "rezero", protocol="quick").arms[0].config), np.random.default_rng(0)
+
+    def trial(makers: Sequence[Any], rounds: int, most: float) -> list[list[tuple[float, float]]]:
+        mood = 1e-3 * np.exp((rng.random(rounds) < 0.4) * rng.exponential(0.7, rounds))
+        own = [longer * mood * np.exp(0.05 * rng.standard_normal(rounds)) for longer in (1.0, 1.0, 1.2)]
+        return [[(2 * second, second) for second in row.tolist()] for row in own]
+
+    monkeypatch.setattr("transformula.comparison.costs.times_of_steps", trial)
+    monkeypatch.setattr("transformula.comparison.costs.trial_step", lambda *_: None)
+    base = planned("pre-norm", "rezero", protocol="quick", given={**TINY, "steps": 300}).arms[0].costs
+    for _ in range(20):
+        (seconds, _), (twins, _), (longer, ratio) = step_seconds([prepared] * 3)
+        steps = [matched_steps("time", replace(base, step_seconds=own), replace(base, step_seconds=seconds))[0]
+                 for own in (twins, longer)]  # fmt: skip
+        assert twins == seconds and steps[0] == 300
+        assert 1.1 < ratio.low <= 1.2 <= ratio.high < 1.3 and 230 < steps[1] < 275
 
 
 def test_another_task() -> None:

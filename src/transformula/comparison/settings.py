@@ -91,7 +91,7 @@ class ComparisonSettings(Settings):
     noise: float | None = Field(
         None, gt=0,
         description="standard deviation of the paired differences, for the plan's detectable effect, as measured"
-        " before (default: an assumption)",
+        " before (default: that of earlier runs on the same data, or an assumption)",
     )  # fmt: skip
 
     lr: str = Field(
