@@ -173,7 +173,7 @@ def may_not_be_claimed(results: Results) -> Said:
     sentences = [start + "; ".join(parts) for start, parts in said.items()]
     sentences.append("anything of far larger models or of other data")
     first, *others = (f"{text[:1].upper()}{text[1:]}." for text in sentences)
-    return listed(first, others)
+    return listed("Any of these:", [first, *others]) if said and "" not in said else listed(first, others)
 
 
 def to_be_surer(results: Results) -> str:
