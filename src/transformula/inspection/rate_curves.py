@@ -4,10 +4,10 @@ Near its best the loss of model a with seed s, at x = log2(rate / the default), 
 
     y = level_as + slope_a x + curvature_a x^2 + noise,   best at m_a = -slope_a / (2 curvature_a)
 
-fitted by least squares to all runs that ended. A run at u octaves from the best counts (1 - (u / REACH)^3)^3: far from
-it no curve is a parabola (local regression, Cleveland 1979). Two models have one curve unless pairs of their runs say
-otherwise: the difference of two runs of one seed and one rate is regressed on a level for each seed, x and x^2, and the
-latter two are tested together.
+fitted by least squares to all runs that ended, but for rates at which the loss jumps. A run at u octaves from the best
+counts (1 - (u / REACH)^3)^3: far from it no curve is a parabola (local regression, Cleveland 1979). Two models have one
+curve unless pairs of their runs say otherwise: the difference of two runs of one seed and one rate is regressed on a
+level for each seed, x and x^2, and the latter two are tested together.
 """
 
 from __future__ import annotations
