@@ -133,7 +133,7 @@ def how_sure(results: Results) -> str:
     if not pairs:
         return "No run that confirms has ended."
     rates = {o.lr for o in results.outcomes_of(results.base, verdicts[0].size, "tune")} if verdicts else set()
-    tuned = f"the learning rate tuned for each variant ({len(rates)} rates)" if rates else "no learning rate tuned"
+    tuned = f"the learning rate tuned for all variants ({len(rates)} rates)" if rates else "no learning rate tuned"
     if results.settings.get("lr", "tune") != "tune":
         tuned = "the learning rate not tuned for each variant"
     text = f"{pairs} {'pair' if pairs == 1 else 'pairs'} of runs a variant, {tuned}."

@@ -49,7 +49,7 @@ def rates(results: Results) -> ReportSection | None:
         shared = results.settings.get("lr", "tune") != "tune"
         text = "All variants were trained at one learning rate; it was not tuned for each." if shared else ""
         return ReportSection("Learning rates", [Paragraph(text)]) if text else None
-    items = [Paragraph(text) for size in sizes for text in chosen_in_words(results, size)]
+    items = [Paragraph(text, brief=True) for size in sizes for text in chosen_in_words(results, size)]
     items.append(Paragraph(CAPTION))
     items += [Picture(f"rates-{size}", alt(results, size), partial(draw, results, size)) for size in sizes]
     return ReportSection("Learning rates", items)
