@@ -25,11 +25,14 @@ SAME = 1e-6  # relative: scores of a baseline on the same data
 def foreseen(plan: ComparisonPlan, tuned: Sequence[Outcome] = ()) -> str:
     """What is to be said of a plan whose base, at its largest size, will probably be no better than the simplest model;
     "" where it will be, or nothing is known. By its `tuned` runs, where there are some."""
-    base = plan.base_arms[-1]
-    bar = bar_of(baselines_of(prepare(base.config).task, plan.score), plan.lower)
+    base, runs = plan.base_arms[-1], tuned or [o for o in Store(plan.settings.store).outcomes() if o.baselines]
+    known = next((o.baselines for o in tuned if o.baselines), {})
+    if not tuned and (runs or plan.score == "bits_per_byte"):  # else nothing is said, and other baselines take a while
+        known = baselines_of(prepare(base.config).task, plan.score)
+    bar = bar_of(known, plan.lower)
     if bar is None:
         return ""
-    runs = tuned or [o for o in Store(plan.settings.store).outcomes() if is_of(o, bar)]
+    runs = tuned or [outcome for outcome in runs if is_of(outcome, bar)]
     rule = TOKENS + FEW_PARAMETERS / base.costs.parameters if bar[0] == NGRAM else 0.0
     needed, source = rule, "as a rule of thumb"
     if runs:

@@ -87,7 +87,7 @@ def outcome_of_run(job: Job, run: Run) -> Outcome:
         outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), rows=tuple(rows),
         weights=tuple(weights), tokens=run.result.units, seconds=run.result.seconds,
         cpu_seconds=run.result.cpu_seconds if has_one_processor(job.config) else 0.0,
-        baselines=baselines_of(run.task, name),
+        baselines=baselines_of(run.task, name, run.result.baselines),
     )  # fmt: skip
 
 
@@ -127,12 +127,13 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
     return store.keep(job, outcome)
 
 
-def baselines_of(task: Task, score: str) -> dict[str, float]:
-    """The task's baselines in a score: its main one, or bits per byte where its loss is nats per byte."""
+def baselines_of(task: Task, score: str, known: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The task's baselines in a score: its main one, or bits per byte where its loss is nats per byte. `known`: in its
+    main one, where a run has them already."""
     if score != task.score and (task.score, score) != ("loss", "bits_per_byte"):
         return {}
     scale = 1.0 if score == task.score else 1 / math.log(2)
-    return {name: float(value) * scale for name, value in task.baselines().items()}
+    return {name: float(value) * scale for name, value in (known or task.baselines()).items()}
 
 
 def outcome_of_log(job: Job, folder: Path, status: Status, reason: str) -> Outcome:
