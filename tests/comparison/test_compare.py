@@ -172,6 +172,7 @@ def test_an_interrupted_comparison_says_how_it_goes_on_and_does(runs, given, cap
     assert main(["compare", *PAIR, *typed, "--quiet"]) == 130
     said = capsys.readouterr().err
     assert "5 of 8 runs are kept" in said
+    assert sorted(sum(job.variant == name for job in runs.jobs) for name in PAIR) == [2, 3]  # both are equally far
     assert f"to go on: transformula compare pre-norm rezero --data {given['data']}" in said
     runs.stop_at = None
     assert main(["compare", *PAIR, *typed, "--quiet", "--json"]) == 0

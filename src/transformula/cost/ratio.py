@@ -35,8 +35,8 @@ class Ratio(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """What is counted with: exactly 1 where the interval holds 1."""
-        return 1.0 if self.low <= 1 <= self.high else self.value
+        """What is counted with: exactly 1 where the interval, as it is shown, holds 1."""
+        return 1.0 if round(self.low, 2) <= 1 <= round(self.high, 2) else self.value
 
     def times(self, factor: float) -> Ratio:
         return Ratio(*(factor * each for each in self))

@@ -22,7 +22,7 @@ PURPOSE = "the statistics of a comparison"
 LEVEL = 0.05  # of all tests; intervals are of 1 - LEVEL
 POWER = 0.8
 MAX_PAIRS = 1000
-WEIGHT = 4  # degrees of freedom: what was expected was right within 1.5 times in two of three comparisons
+WEIGHT = 4  # degrees of freedom, of what was expected: right within 1.5 times in half of real comparisons
 NEAR = 1  # powers of two around a chosen rate: runs farther away are noisier than what will be compared
 
 
@@ -52,7 +52,8 @@ def noise_of_tuning(outcomes: Sequence[Outcome], base: str, size: str, rates: Ma
         for away, seed in own.keys() & theirs.keys():
             difference = own[away, seed] - theirs[away, seed]
             groups.setdefault((name, away), []).append(difference if name else math.sqrt(2) * difference)
-    return pooled(groups.values(), f"{sum(map(len, groups.values()))} runs that tuned rates")
+    counted = f"{sum(map(len, groups.values()))} {'pairs of ' if scores else ''}runs"
+    return pooled(groups.values(), f"{counted} that tuned rates")
 
 
 def pooled(groups: Iterable[Sequence[float]], source: str) -> Noise | None:

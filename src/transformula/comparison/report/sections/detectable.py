@@ -33,9 +33,9 @@ def detectable_differences(results: Results) -> ReportSection | None:
     squares = [verdict.noise["seeds"] ** 2 for verdict in noisy(results, results.sizes[-1])]
     varied = fixed(math.sqrt(fmean(squares or [0.0])), digits_of(results))
     then = f"In the runs that confirm, paired differences varied by {varied}."
-    said = [f"{results.revision[:1].upper()}{results.revision[1:]}. {then}"]
-    said = said if results.revision and squares else []
-    return ReportSection("What so many seeds can find", [*map(Paragraph, [CAPTION, *said]), *items])
+    said = Paragraph(f"{results.revision[:1].upper()}{results.revision[1:]}. {then}", brief=True)
+    said_or_none = [said] if results.revision and squares else []
+    return ReportSection("What so many seeds can find", [Paragraph(CAPTION), *said_or_none, *items])
 
 
 def noisy(results: Results, size: str) -> list[Verdict]:
