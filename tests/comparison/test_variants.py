@@ -116,6 +116,8 @@ def test_options_are_taken_where_the_base_states_them_at_each_call() -> None:
     assert "activation" not in last(relu.format("silu"), "mine: x = x + mlp(norm(x))").model
     own = last(relu.format("relu"), 'mine: x = x + mlp(norm(x), activation="silu")')
     assert "silu" in own.model and "relu" not in own.model
+    normed = "x = x + attention(norm(x), qk_norm=\"head\")"
+    assert "score" not in last("alibi", MINE).model and "qk_norm" not in last(normed, MINE).model
 
 
 def test_keys_beside_a_formula_and_for_all_variants_are_not_taken() -> None:

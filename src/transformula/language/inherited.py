@@ -3,7 +3,8 @@
 A bare formula is the `layer` and no more. Beside a model with a final norm, with ReLU in its MLPs or with RMSNorm it
 would differ in these as well, unless it takes them. `inherited` gives it
 
-    options   of a word, such as activation="relu", where each call of the word in the other's layers states the same
+    options   of OPTIONS, such as activation="relu", where each call of a word in the other's layers states the same;
+              the others, such as `score` and `rotary`, are what an idea leaves out
     keys      before, after, share, causal, output and the hooks, which the formula does not state; but `calibrate`,
               which measures the coefficients of the other's own lines
     words     definitions of the other's file that the formula now reads, `norm: x = rmsnorm(x)`
@@ -29,6 +30,7 @@ from .syntax import CallNode, Line, Node, rewritten, spell, walk
 from .vocabulary import Vocabulary
 
 KEYS = ("before", "after", "share", "causal", "output", *(hook for hook in HOOKS if hook != "calibrate"))
+OPTIONS = ("activation", "dropout")
 READ = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*=(?!=))")  # a name that is read; `channels=3` is an option
 MOST_OF_A_DEFINITION = 48  # signs that a note shows of it
 Given = dict[str, dict[str, Line]]  # word -> option -> what each call states
@@ -157,13 +159,12 @@ def take_options(text: ModelText, other: ModelText, vocabulary: Vocabulary) -> t
 
 
 def stated_alike(stack: StackText, vocabulary: Vocabulary, defined: Collection[str]) -> Given:
-    """Word -> option -> what each call of the word in a stack's layers says of it. Words that the file defines anew are
-    left out: what they mean is in their definition."""
+    """Word -> option of OPTIONS -> what each call of the word in a stack's layers says of it. Words that the file defines
+    anew are left out: what they mean is in their definition."""
     calls: dict[str, list[dict[str, Line]]] = {}
     for call in calls_in(stack):
         if call.word in vocabulary and call.word not in defined:
-            options = vocabulary[call.word].options
-            calls.setdefault(call.word, []).append({o.name: o for o in call.options if o.name in options})
+            calls.setdefault(call.word, []).append({o.name: o for o in call.options if o.name in OPTIONS})
     alike: Given = {}
     for word, (first, *others) in calls.items():
         same = {key: o for key, o in first.items() if all(spelled(other.get(key)) == spelled(o) for other in others)}
