@@ -102,8 +102,8 @@ class ComparisonSettings(Settings):
 
     match: Matched = Field(
         "tokens",
-        description="what is equal for all: tokens seen; or parameters, FLOPs or time, for which width, depth or steps"
-        " are adjusted",
+        description="what is equal for all: tokens seen; or parameters, for which the hidden size that a variant"
+        " changed is adjusted, else width and depth; or FLOPs or time, for which steps are",
     )
     sizes: int | None = Field(
         None, ge=1, le=6,

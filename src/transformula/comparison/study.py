@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from ..api.configuration import read_keys
 from ..errors import InputError, UnknownName, setting
 from ..settings import Settings
-from .records import Audit
+
+if TYPE_CHECKING:
+    from .records import Audit
 
 FOLDER = Path(__file__).parent / "studies"
 SUFFIX = ".yaml"
