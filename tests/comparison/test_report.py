@@ -554,7 +554,7 @@ def test_sections_register_themselves(results):
         def weather(results):
             return document.ReportSection("The weather", [document.Paragraph("Rain.", brief=True)])
 
-        assert [part.title for part in sections_of(results)].index("The weather") == 3
+        assert [part.title for part in sections_of(results)].index("The weather") == 4
         assert "Rain." in text_of(results) and "Rain." in markdown_of(results)
     finally:
         sections._known.pop("weather"), sections._needed.pop("weather")

@@ -31,7 +31,7 @@ def costs(results: Results) -> ReportSection | None:
     match = results.settings.get("match")
     matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
     legend = f"In brackets: beside {results.base} at the same size. {TIME}"
-    items.append(Paragraph(f"{matched}{legend} {spent(results)}", brief=True))
+    items.append(Paragraph(f"{matched}{legend}", brief=True))
     return ReportSection("What each arm costs", items)
 
 
@@ -51,14 +51,3 @@ def row(results: Results, arm: Arm) -> list[Cell]:
         Cell(str(ratio or NOTHING), ratio and ratio.factor),
         Cell(bytes_in_words(own.activation_bytes), own.activation_bytes),
     ]
-
-
-def spent(results: Results) -> str:
-    """How many runs there were, and their time."""
-    tuned = sum(outcome.stage == "tune" for outcome in results.outcomes)
-    seconds = sum(outcome.seconds for outcome in results.outcomes)
-    confirmed = len(results.outcomes) - tuned
-    if not results.outcomes:
-        return "No run is made yet."
-    before = f"{tuned} runs tuned the learning rates and " if tuned else ""
-    return f"{before}{confirmed} runs confirmed, {duration_in_words(seconds)} of training."
