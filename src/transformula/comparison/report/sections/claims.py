@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...records import Results
-from ..document import Cell, Paragraph, ReportSection, ReportTable, section
+from ..document import Cell, Item, Paragraph, ReportSection, ReportTable, section
 
 SMALL = "What papers claim was mostly measured at other sizes and on other data; what was measured here stands above."
 
@@ -11,5 +11,5 @@ SMALL = "What papers claim was mostly measured at other sizes and on other data;
 @section(35)
 def claims(results: Results) -> ReportSection | None:
     rows = [[Cell(says), Cell(source)] for says, source in results.claims]
-    items = [Paragraph(SMALL), ReportTable(["what papers claim", "source"], rows)]
+    items: list[Item] = [Paragraph(SMALL), ReportTable(["what papers claim", "source"], rows)]
     return ReportSection("What papers claim", items) if rows else None

@@ -22,7 +22,7 @@ def what_differs(results: Results) -> ReportSection:
     asked = Paragraph(f"{question(results)} {spent(results)}", brief=True)
     if not texts:  # of a report of an earlier version
         return ReportSection("The question", [asked])
-    what = Paragraph(start, brief=True, points=texts) if len(texts) > 1 else Paragraph(*texts, brief=True)
+    what = Paragraph(start, brief=True, points=texts) if len(texts) > 1 else Paragraph(texts[0], brief=True)
     return ReportSection(f"What differs from {results.base}", [asked, what])
 
 
