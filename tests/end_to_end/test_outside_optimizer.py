@@ -22,6 +22,8 @@ from transformula.runs.folder import RunFolder
 from transformula.tasks.base import task, tasks
 from transformula.tasks.language_modeling import LanguageModeling
 from transformula.training import TrainingSettings
+from transformula.training.optimizer import optimizers
+from transformula.training.schedules import schedules
 from transformula.training.start import settings_of_resume, with_own
 
 FILES = ("lion.py", "triangle.py", "focal.py")
@@ -52,6 +54,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
         for name in [*USE, "wrong"]:
             sys.modules.pop(name, None)
+        for registry, name in ((optimizers, "lion"), (schedules, "triangle"), (tasks, "focal")):
+            registry._known.pop(name), registry._records.pop(name)  # a worker may come back to this file
 
 
 def losses(run: Path) -> list[float]:

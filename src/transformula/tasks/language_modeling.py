@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -21,15 +21,16 @@ from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from .base import EVALUATION_COST, Batch, Memory, Progress, Scores, Task, check_logits, evaluated, task, task_again
 from .chunked_loss import token_loss
-from .loss_by_token import loss_reports
 from .losses import per_token, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import cached_byte_ngrams
 from .predictor import Predictor
 from .scored_text import ScoredText, read_by, segment_of, windows_at_once
 from .scores.report import Report, standing
-from .trained import Trained
 from .verb import Verb
 from .writing import TextGenerator
+
+if TYPE_CHECKING:
+    from .trained import Trained
 
 CONTEXT = 128  # tokens of a window where the model's file does not say
 
@@ -277,6 +278,8 @@ prompt, the model begins a text. Filters act in the order in which they are list
         cls, trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], progress: Progress | None = None
     ) -> Report:
         """The scores, and what `contexts` and `by` ask for beside them."""
+        from .loss_by_token import loss_reports
+
         asked = LanguageScoring.read(given)
         of_data = {key: value for key, value in given.items() if key in DataSettings.model_fields}
         task = task_again(cls, trained, data, of_data, batch=1)
