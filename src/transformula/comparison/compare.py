@@ -205,7 +205,7 @@ def comparison(
     """One comparison, see `compare`; of a study, or of a part of one."""
     of_comparison = given.keys() & ComparisonSettings.model_fields.keys()
     settings = ComparisonSettings.read({key: given[key] for key in given if key in of_comparison})
-    for package in ("scipy.stats", "statsmodels.stats.multitest"):
+    for package in ("scipy.stats", "statsmodels.regression.linear_model"):
         need(package, PURPOSE)
     engines.need(settings.engine)
     shared = {key: value for key, value in given.items() if key not in of_comparison}

@@ -83,6 +83,15 @@ def test_holm_steps_down() -> None:
     assert holm([0.02]) == [0.02] and holm([]) == []
 
 
+def test_holm_is_that_of_statsmodels() -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    rng = np.random.default_rng(1)
+    for count in (2, 5, 20):
+        p = rng.random(count).round(1 + count % 2) ** 3  # with equal values
+        assert holm(p.tolist()) == pytest.approx(multipletests(p, method="holm")[1].tolist())
+
+
 COMMON = (0.02**2, 6.0)  # what all pairs have alike: variance, degrees of freedom
 
 
