@@ -27,6 +27,7 @@ from .costs import Config, Prepared, model_text, prepare, with_numbers
 from .records import Arm, RunCosts
 from .settings import Matched
 
+ROUNDED = 0.0005  # a smaller share is told as none
 AGREE, NOTED = 0.01, 0.02  # as a share: parameters agree within the first; beyond the second a note says so
 MAX_CHANGE = 0.5  # width and depth are changed by at most this share
 MAX_CHANGE_ALONE = 0.9  # and the width of a variant whose depth is given by this one: it alone makes up for the depth
@@ -49,7 +50,7 @@ def matched_steps(match: Matched, own: RunCosts, base: RunCosts) -> tuple[int, s
 def difference_in_words(share: float, what: str) -> str:
     """'0.6 % fewer parameters'; 'as many parameters' where it rounds to nothing; of time 'less' and 'as much'."""
     less, more, equal = ("less", "more", "as much") if what == "time" else ("fewer", "more", "as many")
-    if abs(share) < 0.0005:
+    if abs(share) < ROUNDED:
         return f"{equal} {what}"
     return f"{100 * abs(share):.1f} % {less if share < 0 else more} {what}"
 
@@ -60,7 +61,7 @@ def consequences(own: Arm, base: Arm) -> list[str]:
         (what, getattr(own.costs, field) / (getattr(base.costs, field) or 1))
         for what, field in (("parameters", "parameters"), ("FLOPs a token", "flops_per_token"), ("tokens", "tokens"))
     ]
-    changed = [difference_in_words(share - 1, what) for what, share in pairs if share != 1]
+    changed = [difference_in_words(share - 1, what) for what, share in pairs if abs(share - 1) >= ROUNDED]
     return [*changed, *filter(None, [own.adjusted])]
 
 
