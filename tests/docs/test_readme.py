@@ -47,8 +47,9 @@ def test_the_demo_is_shown_as_its_benchmark_kept_it() -> None:
 
 def test_the_verdict_is_that_of_the_report_as_a_terminal_shows_it() -> None:
     report = (ROOT / "docs" / "studies" / "norm-placement" / "report.md").read_text(encoding="utf-8")
-    said = dict(re.findall(r"^\*\*(Found|How sure)\.\*\* (.+)$", report, re.MULTILINE))
-    words = [Paragraph(re.sub(r"\\(.)", r"\1", text), label, brief=True) for label, text in said.items()]
+    said = re.findall(r"^\*\*(Found|How sure)\.\*\* (.+)\n((?:\n*- .+)*)", report, re.MULTILINE)
+    plain = [(label, *(re.sub(r"\\(.)", r"\1", part) for part in parts)) for label, *parts in said]
+    words = [Paragraph(text, label, True, re.findall(r"^- (.+)$", points, re.M)) for label, text, points in plain]
     made = importlib.import_module("make_studies").verdict("norm-placement", words)
     assert shown("verdict: norm-placement", "end of verdict").strip() == made
 
