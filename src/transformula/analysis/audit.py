@@ -135,7 +135,7 @@ def plain_lines(section: Section) -> list[Line]:
 
 
 def of_definitions(model: Architecture, base: Architecture) -> Iterator[NamedDifference]:
-    """Words that both call, and one of them defines anew, or in another way."""
+    """Words that both models call and that only one of them redefines, or both in different ways."""
     own, other = opened(model), opened(base)
     called = [{call.name for call in calls_of(one)} | known.keys() for one, known in ((model, own), (base, other))]
     for name in sorted((own.keys() | other.keys()) & called[0] & called[1]):

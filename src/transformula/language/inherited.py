@@ -160,7 +160,7 @@ def take_options(text: ModelText, other: ModelText, vocabulary: Vocabulary) -> t
 
 def stated_alike(stack: StackText, vocabulary: Vocabulary, defined: Collection[str]) -> Given:
     """Word -> option of OPTIONS -> what each call of the word in a stack's layers says of it. Words that the file
-    defines anew are left out: what they mean is in their definition."""
+    redefines are left out: what they mean is in their definition."""
     calls: dict[str, list[dict[str, Line]]] = {}
     for call in calls_in(stack):
         if call.word in vocabulary and call.word not in defined:

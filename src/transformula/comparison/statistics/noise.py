@@ -72,6 +72,6 @@ def unit_of_rows(runs: Sequence[Outcome]) -> float | None:
 
 
 def combined_deviation(noise: Mapping[str, float], pairs: int) -> float:
-    """Standard deviation of the mean difference over new seeds, rates tuned anew and a new validation set."""
+    """Standard deviation of the mean difference over new seeds, newly tuned rates and a new validation set."""
     common = noise.get("evaluation", 0.0) ** 2 + noise.get("rates", 0.0) ** 2
     return float((noise["seeds"] ** 2 / pairs + common) ** 0.5)
