@@ -38,6 +38,11 @@ class Ratio(NamedTuple):
         """What is counted with: exactly 1 where the interval, as it is shown, holds 1."""
         return 1.0 if round(self.low, 2) <= 1 <= round(self.high, 2) else self.value
 
+    @property
+    def log_half(self) -> float:
+        """Half the interval of the log; infinity, where too few pairs were measured."""
+        return math.log(self.high / self.low) / 2 if self.low > 0 else math.inf
+
     def times(self, factor: float) -> Ratio:
         return Ratio(*(factor * each for each in self))
 

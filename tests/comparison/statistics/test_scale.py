@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +91,13 @@ def test_pairs_are_of_one_stage_and_rate_and_the_bases_median_is_the_measure() -
     assert fast.costs.ratio is not None and fast.costs.ratio.high < 0.52
     alone, other = timed([arm("base"), arm("fast")], runs({"base": [30.0, 40.0]}), "base")
     assert alone.costs.seconds == pytest.approx(35.0) and other.costs == arm("fast").costs
+
+
+def test_a_ratio_of_times_without_a_bound_gives_no_speedup_in_seconds() -> None:
+    """Two pairs of runs say nothing of how far their ratio may be off."""
+    runs, arms = made(["small", "large"], noise=1e-6, seeds=2)
+    arms = [replace(a, costs=replace(a.costs, time_ratio=(0.7, 0.0, math.inf))) for a in arms]
+    assert speedups(runs, arms, "fast", "base", lower=True)["large"].keys() == {"flops"}
 
 
 def test_intervals_of_speedups_cover_the_truth() -> None:

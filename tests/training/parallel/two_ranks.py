@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import pickle
 import traceback
 from collections.abc import Callable
@@ -24,6 +25,7 @@ def on_ranks(function: Callable[..., Any], folder: Path, *given: Any, size: int 
 
 
 def rank_main(rank: int, size: int, folder: Path, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    faulthandler.enable()  # where a rank dies of a signal, its stack is what the test can show
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), size), rank=rank, world_size=size)
     try:

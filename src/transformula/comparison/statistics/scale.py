@@ -73,8 +73,8 @@ def speedups(
             needed = [getattr(costs[key], unit) if key in costs else None for key in keys]
             if all(needed) and here is not None and there is not None:
                 ratio = costs[variant, size].ratio if unit == "seconds" else None
-                half = math.log(ratio.high / ratio.low) / 2 if ratio else 0.0
-                value = speedup(here, there[:, 0], [math.log(cost) for cost in needed if cost], half)
+                uncertain = ratio.log_half if ratio else 0.0
+                value = speedup(here, there[:, 0], [math.log(cost) for cost in needed if cost], uncertain)
                 by_size[size] |= {unit: value} if value else {}
     return by_size
 
@@ -91,13 +91,13 @@ def speedup(
 ) -> Interval | None:
     """From log losses at the own size (pairs; base, variant) and the base's at the other (seeds), and log costs: the
     variant's, the base's, and the base's at the other size. `uncertain`: half the interval of the first beside the
-    second."""
+    second; infinity, where that is not known: then there is no speed-up."""
     variant_cost, cost, other_cost = costs
     base, ours = here.mean(axis=0)
     distance = cost - other_cost
     slope = -(base - there.mean()) / distance if distance else 0.0
     deviation = math.sqrt(here[:, 0].var(ddof=1) / len(here) + there.var(ddof=1) / len(there)) / abs(distance or 1)
-    if slope <= CLEAR * deviation or slope <= 0:
+    if slope <= CLEAR * deviation or slope <= 0 or math.isinf(uncertain):
         return None
     gain = (base - ours) / slope
     if abs(gain) > abs(distance):
