@@ -71,6 +71,24 @@ def test_arms_are_complete_and_alike() -> None:
     assert plan.base == "pre-norm" and plan.sizes == ["only"] and plan.score == "bits_per_byte" and plan.lower
 
 
+def test_one_precision_is_measured_for_all_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The base's, where nothing is stated; a plan that goes on keeps it, whatever is measured then."""
+    chosen = iter(["bf16", "float32"])
+    monkeypatch.setattr(
+        "transformula.comparison.costs.choose_precision",
+        lambda asked, *given: (next(chosen) if asked == "auto" else asked, "measured"),
+    )
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    assert {arm.config["precision"] for arm in plan.arms} == {"bf16"}
+    assert any("of all variants" in note for note in plan.notes)
+    folder = tmp_path / "comparisons" / plan.name
+    plan.write(folder)
+    more = planned("pre-norm", "rezero", "post-norm", protocol="quick", out=str(folder))
+    assert [arm.config["precision"] for arm in more.arms] == ["bf16"] * 3
+    again = planned("pre-norm", {"model": "rezero", "precision": "bf16"}, protocol="quick", out="other")
+    assert [arm.config["precision"] for arm in again.arms] == ["float32", "bf16"]
+
+
 def build(prepared: Any) -> Any:
     from transformula.model import build
 

@@ -16,12 +16,12 @@ from ..api.reading import TASK
 from ..errors import InputError
 from ..training.optimizer import optimizers
 from ..training.settings import LIMITS
-from .costs import Prepared, costs_of, model_text, prepare, step_seconds, units_per_step, with_numbers
+from .costs import Prepared, costs_of, faster_precision, model_text, prepare, step_seconds, units_per_step, with_numbers
 from .matching import matched_parameters, matched_steps
 from .plan import rounded
 from .records import Arm, Variant
 from .settings import ComparisonSettings
-from .vary import factor_of
+from .vary import AUTO, factor_of
 
 CONTEXTS = {96: 64, 192: 128}  # of language models without one: at most this width -> tokens of a window
 LONGEST_CONTEXT = 256
@@ -32,8 +32,9 @@ TRIAL = 100  # steps in costs whose steps are not known yet
 class Request:
     """What was asked for.
 
-    given  keys of a run's configuration that were typed for all variants
-    shape  the numbers that a wiring without its own takes, at the smallest size
+    given      keys of a run's configuration that were typed for all variants
+    shape      the numbers that a wiring without its own takes, at the smallest size
+    precision  that of all variants which state none
     """
 
     settings: ComparisonSettings
@@ -41,6 +42,7 @@ class Request:
     use: tuple[str, ...]
     variants: Sequence[Variant]
     shape: Shape = SHAPES[0]
+    precision: str = AUTO
 
     @property
     def task(self) -> str:
@@ -54,10 +56,18 @@ class Request:
         config |= {"use": [*self.use]} if self.use else {}
         config |= {key: value for key, value in self.given.items() if key in fields}
         config |= {key: value for key, value in variant.settings.items() if key not in LIMITS}
+        config |= {"precision": self.precision} if config.get("precision", AUTO) == AUTO else {}
         config = with_numbers(
             config, self.lacking(config) if shape is None else {**self.lacking(config), **shape.numbers}
         )
         return settled(config)
+
+    def with_precision(self) -> tuple[Request, str]:
+        """The request with the precision that is faster for the base, and one line that says why."""
+        base = self.variants[0]
+        asked = base.settings.get("precision") or self.given.get("precision") or AUTO
+        precision, why = faster_precision(prepare(self.config(base)), str(asked))
+        return replace(self, precision=precision), why
 
     def lacking(self, config: Mapping[str, Any]) -> dict[str, int]:
         """The numbers of size that a configuration's model does not state itself."""

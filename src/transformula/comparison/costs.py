@@ -23,9 +23,12 @@ from ..cost.ratio import Ratio, ratio_of_times
 from ..language.graph import Architecture
 from ..language.model_text import ModelText
 from ..language.model_writing import write_text
+from ..model import build
 from ..plain import plain
 from ..runs import random_state
 from ..tasks.base import Task, check_widths
+from ..training.choices import choose_precision
+from ..training.machine import pick_device
 from ..training.optimizers import keeps_of
 from ..training.trial import times_of_steps, trial_step
 from .records import RunCosts
@@ -164,6 +167,21 @@ def step_seconds(
     if not all(has_one_processor(one.plan.training.plain()) for one in prepared):
         times = [[(seconds, 0.0) for seconds, _ in each] for each in times]
     return [(base * ratio.factor, ratio) for ratio in (ratio_of_times(each, times[0]) for each in times)]
+
+
+def faster_precision(prepared: Prepared, asked: str) -> tuple[str, str]:
+    """The precision that is asked for, or for "auto" that which `train` would choose on one thread, and one line that
+    says why."""
+    training, threads = prepared.plan.training, torch.get_num_threads()
+    device = pick_device(training.device)
+    with random_state.preserve():
+        try:
+            torch.set_num_threads(training.threads or 1)
+            model, batch = build(prepared.architecture, seed=training.seed).to(device), prepared.task.batch(0, 0)
+            flops = prepared.task.units(batch) * flops_per_unit(prepared.architecture)
+            return choose_precision(asked, model, prepared.task, device, batch.to(device), flops)
+        finally:
+            torch.set_num_threads(threads)
 
 
 def has_one_processor(config: Config) -> bool:

@@ -24,6 +24,7 @@ from ..errors import ConfigError, InputError, setting
 from ..ownership import refuse_unmarked
 from ..settings import with_current_keys
 from ..tasks.base import tasks
+from ..training.machine import BF16
 from .arms import Request, arms_of_size, shapes_of_sizes, steps_of, with_lengths
 from .audit import with_audit
 from .budget import (
@@ -129,7 +130,8 @@ def replanned(kept: ComparisonPlan, request: Request, folder: Path) -> Compariso
 def arms_like(kept: ComparisonPlan, request: Request, new: Sequence[Variant]) -> list[Arm]:
     """Arms of further variants, as long and as large as those of a plan."""
     shapes = [shape_of(prepare(arm.config).architecture) for arm in kept.base_arms]
-    request = replace(request, variants=[request.variants[0], *new], shape=shapes[0])
+    precision = str(kept.base_arms[0].config["precision"])
+    request = replace(request, variants=[request.variants[0], *new], shape=shapes[0], precision=precision)
     arms: list[Arm] = []
     for number, base in enumerate(kept.base_arms if new else [], 1):
         measured, *others = arms_of_size(request, base.size, shapes[:number])
@@ -151,7 +153,8 @@ class Planner:
         self.notes: list[str] = []
 
     def plan(self, name: str) -> ComparisonPlan:
-        request = replace(self.request, shape=self.chosen_shape())
+        request, why = replace(self.request, shape=self.chosen_shape()).with_precision()
+        self.notes += [f"{why}; it is that of all variants which state none"] if request.precision == BF16 else []
         sizes = size_names(self.settings.size_count)
         shapes = shapes_of_sizes(request, len(sizes))
         arms = [arm for number, size in enumerate(sizes, 1) for arm in arms_of_size(request, size, shapes[:number])]
@@ -195,7 +198,7 @@ class Planner:
 
     def affords(self, shape: Shape) -> bool:
         """Whether the budget, roughly, trains models of this size on enough tokens, or for the steps that are said."""
-        config = replace(self.request, shape=shape).config(self.base)
+        config = replace(self.request, shape=shape).with_precision()[0].config(self.base)
         prepared = prepare(config)
         costs = costs_of(prepared, 1, step_seconds([prepared], most=TRIAL_SECONDS)[0][0])
         enough = max(FEWEST_STEPS, math.ceil(TOKENS_PER_PARAMETER * costs.parameters / costs.tokens))
