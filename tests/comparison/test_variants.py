@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -241,3 +242,10 @@ def test_the_base_comes_first() -> None:
 def test_mistakes_are_named(typed: list[str], settings: dict[str, Any], kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
         read(*typed, **settings)
+
+
+def test_a_name_without_its_colon_is_named() -> None:
+    with pytest.raises(InputError, match=re.escape("'mine: x = x + mlp(norm(x))'")):
+        read_variants(["pre-norm", "mine x = x + mlp(norm(x))"], ComparisonSettings(), {})
+    two_lines = "y=norm(x)\nx = x + mlp(y)"
+    assert len(read_variants(["pre-norm", two_lines], ComparisonSettings(), {})) == 2

@@ -40,6 +40,7 @@ from .settings import ComparisonSettings, for_all
 from .vary import Levels, factor_of, grid, read_rows
 
 NAMED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS} .+-]{{0,39}}?)\s*:\s+(\S.*)", regex.S)  # "mine: x = x + ..."
+UNMARKED = regex.compile(rf"\s*([\p{{L}}\p{{N}}][{SIGNS}.+-]*) +([\p{{L}}_]\w*\s*=\s.*)", regex.S)  # "mine x = x + ..."
 SIGNS_OF_FORMULA = re.compile(r"[=();]|\n")
 MAX_NAME_CHARACTERS = 60
 
@@ -111,6 +112,8 @@ def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> Type
         name, typed = str(own.pop("name", "")), own.pop("model", None)
     elif isinstance(typed, str) and (match := NAMED.fullmatch(typed)):
         name, typed = match[1], match[2]
+    elif isinstance(typed, str) and (match := UNMARKED.fullmatch(typed)):
+        raise InputError(f"{shortened(typed)}: a colon stands between a name and its formula: '{match[1]}: {match[2]}'")
     if isinstance(typed, Model):
         text, typed_text, kept = typed.architecture.text, typed.architecture.name or "a formula", True
     else:
