@@ -59,19 +59,21 @@ class Study(Settings):
 
         Raises InputError where a file of the study's data is not there.
         """
-        from ..data.sources import SOURCES
+        from ..data.sources import SOURCES, source_exists
 
         for part, own in (self.parts or {"": {}}).items():
             settings = {**self.settings, **own}
             if root is not None:
-                settings |= {key: str(Path(root) / settings[key]) for key in SOURCES if key in settings}
+                files = {key: settings[key] for key in SOURCES if Path(settings.get(key) or "").suffix}
+                settings |= {key: str(Path(root) / name) for key, name in files.items()}
             settings |= given
             for name in (settings.get(key) for key in SOURCES):
-                if isinstance(name, str) and Path(name).suffix and not Path(name).exists():
-                    where, instead = setting("root", "FOLDER"), setting("data", "python-docs")
+                if isinstance(name, str) and Path(name).suffix and not source_exists(name):
+                    where = setting("root", "FOLDER")
+                    other = f", or take other data, such as {setting('data', 'python-docs')}, which is built in"
                     raise InputError(
-                        f"{name}: this study's data is not there; say in which folder it lies ({where}), or take other"
-                        f" data, such as {instead}, which is built in"
+                        f"{name}: this study's data is not there; say in which folder it lies ({where})"
+                        + ("" if "task" in settings else other)
                     )
             yield part, settings
 
