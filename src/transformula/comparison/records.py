@@ -238,6 +238,7 @@ class Outcome(OfArm):
     windows    the loss of a trained language model in windows of several lengths, by position and by frequency
     baselines  the score of simple models of the same data, by name; empty for another score than the task's main one
     seconds    that training took; cpu_seconds: those of its one processor, 0 where it had others, or a GPU
+    ended      when that was, in seconds since 1970; 0 where it is not known
     reason     why it diverged or failed, in words
     """
 
@@ -263,6 +264,7 @@ class Outcome(OfArm):
     tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    ended: float = 0.0
     folder: str = ""
     reason: str = ""
 

@@ -7,6 +7,7 @@ that went down) is none: it goes on from its checkpoint when the job is run agai
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,7 @@ def outcome_of_log(job: Job, folder: Path, status: Status, reason: str) -> Outco
         curve=points(events, "step", "loss"), evaluated=points(sampled or events, "evaluation", score),
         telemetry=tuple(event for event in events if event.get("event") == "telemetry"),
         folder=str(folder), reason=reason, tokens=int(last.get("units", 0)), seconds=float(last.get("seconds", 0.0)),
+        ended=time.time(),
     )  # fmt: skip
 
 

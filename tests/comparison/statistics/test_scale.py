@@ -93,6 +93,18 @@ def test_pairs_are_of_one_stage_and_rate_and_the_bases_median_is_the_measure() -
     assert alone.costs.seconds == pytest.approx(35.0) and other.costs == arm("fast").costs
 
 
+def test_runs_of_different_days_say_nothing_of_a_ratio_of_times() -> None:
+    """The base's are of the store: what the plan measured side by side stays."""
+    arms = [arm("base"), replace(arm("fast"), costs=replace(arm("fast").costs, time_ratio=(0.9, 0.8, 0.95)))]
+    confirmed = runs({"base": [30.0, 31.0, 32.0, 33.0], "fast": [15.0, 15.5, 16.0, 16.5]})
+    _, together = timed(arms, confirmed, "base")
+    assert together.costs.ratio is not None and together.costs.ratio.value == pytest.approx(0.5)
+    later = [replace(o, ended=o.seconds * 100) if o.variant == "fast" else o for o in confirmed]
+    base, apart = timed(arms, later, "base")
+    assert apart.costs.ratio == (0.9, 0.8, 0.95) and apart.costs.seconds == pytest.approx(0.9 * 31.5)
+    assert base.costs.seconds == pytest.approx(31.5)
+
+
 def test_a_ratio_of_times_without_a_bound_gives_no_speedup_in_seconds() -> None:
     """Two pairs of runs say nothing of how far their ratio may be off."""
     runs, arms = made(["small", "large"], noise=1e-6, seeds=2)

@@ -20,40 +20,49 @@ from statistics import median
 
 import numpy as np
 
-from ...cost.ratio import Times, ratio_of_times
+from ...cost.ratio import MIN_PAIRS, ratio_of_times
 from ...extras import need
 from ..records import Arm, Key, Outcome
 from .pairs import pair
 from .power import LEVEL, PURPOSE
 
 Interval = tuple[float, float, float]  # estimate, low, high
-Runs = Mapping[tuple[str, int, float], Times]  # by what pairs them: stage, seed and, of runs that tune it, the rate
+Runs = Mapping[tuple[str, int, float], Outcome]  # by what pairs them: stage, seed and, of runs that tune it, the rate
 CLEAR = 3.0  # deviations that the base's slope must be from 0
 
 
 def timed(arms: Sequence[Arm], outcomes: Sequence[Outcome], base: str) -> list[Arm]:
     """Arms with the time that their runs took, in the place of the plan's measurement: the base's is the median of its
-    runs; another's is that times the ratio in pairs of runs of the same stage, rate and seed."""
-    runs: dict[Key, dict[tuple[str, int, float], Times]] = {}
+    runs; another's is that times the ratio in pairs of runs of the same stage, rate and seed, if three such pairs were
+    made in turns, else the ratio that the plan measured."""
+    runs: dict[Key, dict[tuple[str, int, float], Outcome]] = {}
     for o in outcomes:
         if o.status == "done" and o.seconds > 0:
-            together = o.stage, o.seed, o.lr if o.stage == "tune" else 0.0
-            runs.setdefault(o.arm_key, {})[together] = o.seconds, o.cpu_seconds
+            runs.setdefault(o.arm_key, {})[o.stage, o.seed, o.lr if o.stage == "tune" else 0.0] = o
     known = {arm.arm_key: arm for arm in arms}
-    return [with_time(arm, known.get((base, arm.size), arm), runs) for arm in arms]
+    round_of = {size: len([arm for arm in arms if arm.size == size]) for size in {arm.size for arm in arms}}
+    return [with_time(arm, known.get((base, arm.size), arm), runs, round_of[arm.size]) for arm in arms]
 
 
-def with_time(arm: Arm, base: Arm, runs: Mapping[Key, Runs]) -> Arm:
-    """An arm as `timed` has it; as it was, where nothing is known of its time beside the base's."""
+def with_time(arm: Arm, base: Arm, runs: Mapping[Key, Runs], arms: int) -> Arm:
+    """An arm as `timed` has it, of so many; as it was, where nothing is known of its time beside the base's."""
     ours, theirs = (runs.get(each.arm_key, {}) for each in (arm, base))
-    seconds = median(wall for wall, _ in theirs.values()) if theirs else base.costs.seconds
-    pairs, ratio = ours.keys() & theirs.keys(), arm.costs.ratio
-    if pairs and arm is not base:
-        ratio = ratio_of_times(*([row[pair] for pair in sorted(pairs)] for row in (ours, theirs)))
+    seconds = median(run.seconds for run in theirs.values()) if theirs else base.costs.seconds
+    ratio = arm.costs.ratio
+    pairs = [(ours[key], theirs[key]) for key in sorted(ours.keys() & theirs.keys())]
+    pairs = [pair for pair in pairs if in_one_round(*pair, arms)]
+    if arm is not base and (len(pairs) >= MIN_PAIRS or (pairs and ratio is None)):
+        ratio = ratio_of_times(*([(run.seconds, run.cpu_seconds) for run in row] for row in zip(*pairs, strict=True)))
     if seconds is None or not arm.costs.steps or (ratio is None and arm is not base):
         return arm
     step = seconds * (ratio.factor if ratio else 1.0) / arm.costs.steps
     return replace(arm, costs=replace(arm.costs, step_seconds=step, time_ratio=ratio or ()))
+
+
+def in_one_round(one: Outcome, other: Outcome, arms: int) -> bool:
+    """Whether two runs ended within the time that a run of each arm takes, so that the machine was the same for both:
+    one that the store had already may have met another."""
+    return abs(one.ended - other.ended) <= (arms + 1) * max(one.seconds, other.seconds)
 
 
 def speedups(

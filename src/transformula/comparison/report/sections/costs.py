@@ -17,8 +17,8 @@ COLUMNS = (
 )  # fmt: skip
 BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run", "times the base's")
 TIME = (
-    "Time a run: the median of the base's runs; the others' is that times the ratio in pairs of runs of one seed, with"
-    f" its {INTERVAL}. About 1: within the noise of this machine."
+    "Time a run: the median of the base's runs; the others' is that times the ratio in pairs of runs made in turns, or"
+    f" else in the plan's trial, with its {INTERVAL}. About 1: within the noise of this machine."
 )
 
 
