@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..engine import quicken
 from ..errors import InputError
 from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
@@ -134,10 +136,11 @@ def search(
     if not together:
         raise InputError("a search needs a model")
     sentences = checked_sentences(together, prompts, settings, ends, inputs or {}, prefixes, usual)
-    together = [evaluating(model) for model in together]
-    with torch.inference_mode():
+    with torch.inference_mode(), ExitStack() as stack:
+        asked = settings.engine, settings.weights
+        views = [stack.enter_context(quicken(model, evaluating(model), *asked)).model for model in together]
         for batch in batches(sentences, settings):
-            search_batch(together, batch, settings, ends)
+            search_batch(views, batch, settings, ends)
     return [sentence.best(settings.n_best) for sentence in sentences]
 
 

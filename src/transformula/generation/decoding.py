@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..engine import quicken
 from ..errors import InputError, NotFinite
 from ..model.transformer import evaluating
 from .sampling import choose
@@ -43,6 +44,7 @@ class TextRow:
     most: int
     random: torch.Generator
     begin: int = 0
+    done: bool = False
 
     @property
     def written(self) -> list[int]:
@@ -97,49 +99,57 @@ def generate(
         for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
     if rows:
-        with torch.inference_mode():
-            write_rows(evaluating(model), rows, settings, window, finished, on_token)
+        with torch.inference_mode(), quicken(model, evaluating(model), settings.engine, settings.weights) as fast:
+            write_rows(fast.model, rows, settings, window, finished, on_token, fast.machine is not None)
     return [row.written for row in rows]
 
 
 def write_rows(
     model: Decoder,
-    live: list[TextRow],
+    batch: list[TextRow],
     settings: SamplingSettings,
     window: int | None,
     finished: Callable[[int, list[int]], bool] | None,
     on_token: Callable[[int, int], None] | None,
+    keep_done: bool = False,
 ) -> None:
-    """Write into rows until each has its `most` tokens or is finished."""
-    decoding, logits = read_rows(model, live, window)
+    """Write into rows until each has its `most` tokens or is finished.
+
+    keep_done  rows that are done stay in the batch until half of it is: a program is one of a number of rows
+    """
+    decoding, logits = read_rows(model, batch, window)
     seen = None
     if settings.repetition_penalty != 1.0:  # which tokens stand in each row: (batch, vocab)
         seen = torch.zeros_like(logits, dtype=torch.bool)
-        for place, row in enumerate(live):
+        for place, row in enumerate(batch):
             seen[place, torch.tensor(row.tokens, device=logits.device)] = True
     while True:
         # others than the most likely token may be ruled out, by -inf
         if not bool(torch.isfinite(logits.amax(-1)).all()):
-            raise not_finite([model], max(len(row.tokens) - row.prompt for row in live))
-        chosen = choose(logits, settings, [row.random for row in live], seen)
+            raise not_finite([model], max(len(row.tokens) - row.prompt for row in batch))
+        chosen = choose(logits, settings, [row.random for row in batch], seen)
         if seen is not None:
             seen.scatter_(1, chosen.unsqueeze(1), True)
-        stay = []
-        for place, (row, token) in enumerate(zip(live, chosen.tolist(), strict=True)):
-            row.tokens.append(token)
-            if on_token is not None:
-                on_token(row.number, token)
-            if len(row.tokens) - row.prompt < row.most and not (finished and finished(row.number, row.written)):
-                stay.append(place)
+        for row, token in zip(batch, chosen.tolist(), strict=True):
+            if not row.done:
+                row.tokens.append(token)
+                if on_token is not None:
+                    on_token(row.number, token)
+                row.done = len(row.tokens) - row.prompt >= row.most or bool(
+                    finished and finished(row.number, row.written)
+                )
+        stay = [place for place, row in enumerate(batch) if not row.done]
         if not stay:
             return
-        if len(stay) < len(live):
+        again = window is not None and any(len(batch[place].tokens) - batch[place].begin > window for place in stay)
+        full = keep_done and decoding.longest >= min(decoding.capacity, model.context_limit or decoding.capacity)
+        if len(stay) < len(batch) and (not keep_done or again or full or 2 * len(stay) <= len(batch)):
             kept = torch.tensor(stay, device=logits.device)
-            live, chosen = [live[place] for place in stay], chosen[kept]
+            batch, chosen = [batch[place] for place in stay], chosen[kept]
             seen = None if seen is None else seen[kept]
             decoding.select(kept)
-        if window is not None and any(len(row.tokens) - row.begin > window for row in live):
-            decoding, logits = read_rows(model, live, window)
+        if again:
+            decoding, logits = read_rows(model, batch, window)
         else:
             logits = logits_of(model, step_model(model, chosen.unsqueeze(1), decoding))[:, -1]
 

@@ -12,7 +12,26 @@ from ..plain import several
 from ..settings import Settings
 
 
-class DrawingSettings(Settings):
+class EngineSettings(Settings):
+    """What makes the steps of a text that is written."""
+
+    engine: Literal["auto", "torch"] = Field(
+        "auto", description="what makes each step: this program's own kernels, where they can; or PyTorch alone"
+    )
+    weights: Literal["float32", "int8"] = Field(
+        "float32",
+        description="numbers of the matrices that those kernels multiply with: int8 has one byte for each, and a scale"
+        " for each row; it is faster, and the text differs",
+    )
+
+    @model_validator(mode="after")
+    def _kernels(self) -> Self:
+        if self.weights != "float32" and self.engine == "torch":
+            raise ValueError(f"weights ({self.weights}) are those of this program's kernels: leave engine at auto")
+        return self
+
+
+class DrawingSettings(EngineSettings):
     """How tokens are drawn. Filters act in the order in which they stand here; see sampling.py."""
 
     max_tokens: int | None = Field(
@@ -85,7 +104,7 @@ class ChoiceSettings(Settings):
         return len(self.choices)
 
 
-class SearchSettings(Settings):
+class SearchSettings(EngineSettings):
     """What `search` takes. Lengths are of what is written: a forced prefix counts, the prompt and the end do not.
 
     The score by which finished hypotheses are ranked is their sum of log probabilities divided by the penalty of their

@@ -28,6 +28,7 @@ class Decoding:
     states    for each section of the model, for each of its calls that look at the past, that call's own state
     fixed     what does not grow and is read at each step: an encoder's result, its real positions
     shared    which rows stand over the same other sequence since a row was copied; None: each over its own
+    version   how often `select` has put other tensors in the place of these
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Decoding:
         self.batch, self.capacity, self.states, self.modules = batch, capacity, states, modules
         self.fixed: list[Any] = []
         self.shared: SharedSequences | None = None
+        self.version = 0
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
@@ -44,6 +46,16 @@ class Decoding:
         """`sizes` are `lengths`, where no device need be waited for."""
         self._sizes, self._longest = sizes, max(sizes, default=0)
         self.start = self._longest if len(set(sizes)) <= 1 else None
+
+    @property
+    def longest(self) -> int:
+        """How many positions of the longest row are decoded."""
+        return self._longest
+
+    @property
+    def sizes(self) -> list[int]:
+        """`lengths`, where no device need be waited for."""
+        return self._sizes
 
     def at(self, tokens: Tensor, new: Tensor | None) -> At:
         """Where a chunk (batch, length) stands. Raises InputError for another batch, and where there is no room."""
@@ -58,7 +70,7 @@ class Decoding:
             if real > self.capacity:
                 what = f"this decoding has room for {self.capacity} positions; {real} are wanted"
                 raise InputError(f"{what}: give model.start a larger capacity")
-        return At(self.lengths, self.start, new, shared=self.shared)
+        return At(self.lengths, self.start, new, shared=self.shared, most=self._longest)
 
     def advance(self, length: int, new: Tensor | None) -> None:
         self.lengths = self.lengths + (length if new is None else new.to(self.lengths.device))
@@ -68,6 +80,7 @@ class Decoding:
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; one may stand twice. rows (batch,), whole; those of a search are on the host,
         so that no device need be waited for."""
+        self.version += 1
         chosen: list[int] = rows.tolist()
         rows = rows.to(self.lengths.device)
         self.lengths = self.lengths[rows]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from . import cpu
+from . import cpu, opaque
 from .devices import add_up, is_split, own_part, replicate
 from .expert_products import Gating, Mixture, Product, can_group, mix_grouped, mix_routed
 from .mlp import ACTIVATIONS
@@ -235,12 +235,15 @@ class Experts(Word):
         elif cpu.tracing() or x.is_meta:
             y = self._everywhere(rows, chosen, weights)
         else:
-            y = mix_routed(rows, chosen, weights, self._mixture())
+            y = opaque.once(self, self._mixed, rows, chosen, weights)
         if parts:
             y = add_up(y, self.up.weight)
         if self.shared is not None:
             y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)
+
+    def _mixed(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        return mix_routed(rows, chosen, weights, self._mixture())
 
     def take_part(self, rank: int, size: int) -> None:
         """Keep the hidden channels of each expert whose turn it is; the first rank adds the biases of the results."""

@@ -1,6 +1,8 @@
 """Tables of numbers that depend on the length only (waves, rotations, masks), made once and kept."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -15,12 +17,23 @@ Key = tuple[Hashable, ...]
 K = TypeVar("K", bound=tuple[Tensor | None, ...])
 _TABLES: dict[Key, Tables] = {}
 _LOCK = Lock()
+_ROWS: ContextVar[int] = ContextVar("rows", default=0)
 MAX_KEPT_ROWS = 2**15  # positions that tables are kept for where a chunk of a long text needs a few rows
+
+
+@contextmanager
+def at_least(rows: int) -> Iterator[None]:
+    """Within it tables have so many rows at least: steps of all lengths then read the same ones."""
+    token = _ROWS.set(min(rows, MAX_KEPT_ROWS))
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
 
 
 def room_for(length: int) -> int:
     """The next power of two, 64 at least: growing lengths make few tables."""
-    return 1 << max(6, (length - 1).bit_length())
+    return 1 << max(6, (max(length, _ROWS.get()) - 1).bit_length())
 
 
 def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:

@@ -146,6 +146,7 @@ class At:
     new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
               None if all are
     shared    which rows stand over the same other sequence; None: each over its own
+    most      the largest of the lengths, where it is known without reading them
     kept      what one layer made for this chunk and the others can use: masks, tables of positions
 
     The query at position i sees the keys j <= i. What padding writes into a state lies after every real position and is
@@ -158,11 +159,14 @@ class At:
     first: int = 0
     places: Tensor | None = None
     shared: SharedSequences | None = None
+    most: int | None = None
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def longest(self) -> int:
-        return int(self.lengths.max()) if self.start is None else self.start
+        if self.start is not None:
+            return self.start
+        return int(self.lengths.max()) if self.most is None else self.most
 
     def positions(self, length: int) -> Tensor:
         """Positions of a chunk of `length`, from 0: (1 or batch, length)."""

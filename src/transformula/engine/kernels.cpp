@@ -1,0 +1,668 @@
+// The instructions of a program, one after the other. A program is a list of 64-bit words:
+//     opcode, number of words, operands ...
+// A tensor is 12 words: address, type, 5 sizes, 5 strides (in elements). Missing dimensions stand in front, of size 1.
+// Types: 0 float32, 1 int64, 2 bool, 3 float64, 4 int32.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+typedef int64_t I;
+typedef float F;
+#if defined(__AVX512F__)
+constexpr int W = 16;
+#elif defined(__AVX2__)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+typedef F V __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+static inline V load(const F* p) { return *(const V*)p; }
+static inline void store(F* p, V v) { *(V*)p = v; }
+static inline F sum(V v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps((__m512)v);
+#elif defined(__AVX2__)
+  __m128 a = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+  return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+#else
+  F s = 0;
+  for (int i = 0; i < W; i++) s += v[i];
+  return s;
+#endif
+}
+
+// The sums of four vectors, side by side.
+typedef F V4 __attribute__((vector_size(16), aligned(4), may_alias));
+static inline V4 sums(V a, V b, V c, V d) {
+#if defined(__AVX512F__)
+  __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
+  __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512)c, (__m512)d), _mm512_unpackhi_ps((__m512)c, (__m512)d));
+  __m512 s = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+  __m256 h = _mm256_add_ps(_mm512_castps512_ps256(s), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(s), 1)));
+  return (V4)_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+#elif defined(__AVX2__)
+  __m256 ab = _mm256_hadd_ps((__m256)a, (__m256)b), cd = _mm256_hadd_ps((__m256)c, (__m256)d);
+  __m256 s = _mm256_hadd_ps(ab, cd);
+  return (V4)_mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+#else
+  return V4{sum(a), sum(b), sum(c), sum(d)};
+#endif
+}
+
+// ---- functions of one number, without branches, so that compilers make vectors of their loops
+
+static inline F exp_(F x) {  // to 2 units in the last place
+  x = x < -87.3f ? -87.3f : x;
+  x = x > 88.7f ? 88.7f : x;
+  F n = __builtin_rintf(x * 1.44269504f), f = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  F p = 1.9875691500e-4f;
+  p = p * f + 1.3981999507e-3f;
+  p = p * f + 8.3334519073e-3f;
+  p = p * f + 4.1665795894e-2f;
+  p = p * f + 1.6666665459e-1f;
+  p = p * f + 5.0000001201e-1f;
+  p = p * f * f + f + 1.0f;
+  int32_t i = ((int32_t)n + 127) << 23;
+  F s;
+  memcpy(&s, &i, 4);
+  return p * s;
+}
+static inline F expm_(F x) { return x < -87.3f ? 0.0f : exp_(x); }  // 0 where it underflows
+static inline F tanh_(F x) {
+  F y = fabsf(x), e = exp_(-2 * y), r = (1 - e) / (1 + e), s = x * x;
+  F small = x * (1 + s * (-0.33333334f + s * (0.13333334f + s * -0.053968254f)));
+  r = x < 0 ? -r : r;
+  return y < 0.15f ? small : r;
+}
+static inline F sigmoid_(F x) { return 1 / (1 + exp_(-x)); }
+static inline F erf_(F a) {
+  F t = fabsf(a), s = a * a, r, u, q;
+  r = -1.72853470e-5f * t + 3.83197126e-4f;
+  u = -3.88396438e-3f * t + 2.42546219e-2f;
+  r = r * s + u;
+  r = r * t - 1.06777877e-1f;
+  r = r * t - 6.34846687e-1f;
+  r = r * t - 1.28717512e-1f;
+  r = r * t - t;
+  r = 1 - exp_(r);
+  r = a < 0 ? -r : r;
+  q = -5.96761703e-4f;
+  q = q * s + 4.99119423e-3f;
+  q = q * s - 2.67681349e-2f;
+  q = q * s + 1.12819925e-1f;
+  q = q * s - 3.76125336e-1f;
+  q = q * s + 1.28379166e-1f;
+  q = q * a + a;
+  return t > 0.927734375f ? r : q;
+}
+
+#define UNARY(X)                                                                       \
+  X(copy, x) X(neg, -x) X(exp, expm_(x)) X(log, logf(x)) X(sqrt, sqrtf(x))             \
+  X(rsqrt, 1 / sqrtf(x)) X(tanh, tanh_(x)) X(sigmoid, sigmoid_(x))                     \
+  X(relu, x > 0 ? x : (x == x ? 0.0f : x)) X(gelu, 0.5f * x * (1 + erf_(x * 0.70710678f)))  \
+  X(gelu_tanh, 0.5f * x * (1 + tanh_(0.79788456f * (x + 0.044715f * x * x * x))))      \
+  X(silu, x * sigmoid_(x)) X(abs, fabsf(x)) X(sin, sinf(x)) X(cos, cosf(x))            \
+  X(reciprocal, 1 / x) X(square, x * x) X(softplus, x > 20 ? x : log1pf(exp_(x)))      \
+  X(log_sigmoid, -(x < -20 ? -x : log1pf(exp_(-x)))) X(floor, floorf(x)) X(logical_not, x == 0 ? 1.0f : 0.0f)
+#define BINARY(X)                                                                      \
+  X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(pow, powf(x, y))           \
+  X(minimum, x != x ? x : x < y ? x : y) X(maximum, x != x ? x : x > y ? x : y)        \
+  X(le, x <= y ? 1.0f : 0.0f) X(lt, x < y ? 1.0f : 0.0f)                               \
+  X(eq, x == y ? 1.0f : 0.0f) X(ne, x != y ? 1.0f : 0.0f)
+// those that are made in float64, for whole numbers and truth values
+#define BINARY_WIDE(X)                                                                 \
+  X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(pow, pow(x, y))            \
+  X(minimum, x < y ? x : y) X(maximum, x > y ? x : y) X(le, x <= y) X(lt, x < y)       \
+  X(eq, x == y) X(ne, x != y) X(logical_and, x != 0 && y != 0)                         \
+  X(logical_or, x != 0 || y != 0) X(remainder, x - y * floor(x / y)) X(floor_divide, floor(x / y))
+
+enum Unary {
+#define X(name, e) U_##name,
+  UNARY(X)
+#undef X
+};
+enum Binary {
+#define X(name, e) B_##name,
+  BINARY(X)
+#undef X
+  B_logical_and, B_logical_or, B_remainder, B_floor_divide
+};
+
+struct T {
+  char* p;
+  I type;
+  const I *n, *s;
+  explicit T(const I* q) : p((char*)q[0]), type(q[1]), n(q + 2), s(q + 7) {}
+  F* f() const { return (F*)p; }
+};
+constexpr I TENSOR = 12;
+
+static inline double get(const char* p, I type, I i) {
+  switch (type) {
+    case 0: return ((const F*)p)[i];
+    case 1: return (double)((const I*)p)[i];
+    case 2: return ((const uint8_t*)p)[i];
+    case 3: return ((const double*)p)[i];
+    default: return ((const int32_t*)p)[i];
+  }
+}
+static inline void set(char* p, I type, I i, double v) {
+  switch (type) {
+    case 0: ((F*)p)[i] = (F)v; break;
+    case 1: ((I*)p)[i] = (I)v; break;
+    case 2: ((uint8_t*)p)[i] = v != 0; break;
+    case 3: ((double*)p)[i] = v; break;
+    default: ((int32_t*)p)[i] = (int32_t)v;
+  }
+}
+
+// Calls g(offset of each operand) for all but the last dimension.
+template <int N, class G>
+static inline void rows(const I* n, const I* const* s, G g) {
+  for (I i = 0; i < n[0]; i++)
+    for (I j = 0; j < n[1]; j++)
+      for (I k = 0; k < n[2]; k++)
+        for (I l = 0; l < n[3]; l++) {
+          I at[N];
+          for (int t = 0; t < N; t++) at[t] = i * s[t][0] + j * s[t][1] + k * s[t][2] + l * s[t][3];
+          g(at);
+        }
+}
+
+template <class G>
+static void each1(const T& o, const T& a, G g) {
+  const I* s[2] = {o.s, a.s};
+  I n = o.n[4], so = o.s[4], sa = a.s[4];
+  rows<2>(o.n, s, [&](const I* at) {
+    F* __restrict y = o.f() + at[0];
+    const F* x = a.f() + at[1];
+    if (so == 1 && sa == 1)
+      for (I m = 0; m < n; m++) y[m] = g(x[m]);
+    else
+      for (I m = 0; m < n; m++) y[m * so] = g(x[m * sa]);
+  });
+}
+template <class G>
+static void each2(const T& o, const T& a, const T& b, G g) {
+  const I* s[3] = {o.s, a.s, b.s};
+  I n = o.n[4], so = o.s[4], sa = a.s[4], sb = b.s[4];
+  rows<3>(o.n, s, [&](const I* at) {
+    F* y = o.f() + at[0];
+    const F *x = a.f() + at[1], *z = b.f() + at[2];
+    if (so == 1 && sa == 1 && sb == 1) {
+      for (I m = 0; m < n; m++) y[m] = g(x[m], z[m]);
+    } else if (so == 1 && sa == 1 && sb == 0) {
+      F c = *z;
+      for (I m = 0; m < n; m++) y[m] = g(x[m], c);
+    } else if (so == 1 && sa == 0 && sb == 1) {
+      F c = *x;
+      for (I m = 0; m < n; m++) y[m] = g(c, z[m]);
+    } else {
+      for (I m = 0; m < n; m++) y[m * so] = g(x[m * sa], z[m * sb]);
+    }
+  });
+}
+template <class G>
+static void wide1(const T& o, const T& a, G g) {
+  const I* s[2] = {o.s, a.s};
+  rows<2>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++)
+      set(o.p, o.type, at[0] + m * o.s[4], g(get(a.p, a.type, at[1] + m * a.s[4])));
+  });
+}
+template <class G>
+static void wide2(const T& o, const T& a, const T& b, G g) {
+  const I* s[3] = {o.s, a.s, b.s};
+  rows<3>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++)
+      set(o.p, o.type, at[0] + m * o.s[4],
+          g(get(a.p, a.type, at[1] + m * a.s[4]), get(b.p, b.type, at[2] + m * b.s[4])));
+  });
+}
+
+static void unary(I op, const T& o, const T& a) {
+  if (o.type == 0 && a.type == 0) {
+    switch (op) {
+#define X(name, e) case U_##name: return each1(o, a, [](F x) { return (F)(e); });
+      UNARY(X)
+#undef X
+    }
+  }
+  switch (op) {
+    case U_copy: return wide1(o, a, [](double x) { return x; });
+    case U_neg: return wide1(o, a, [](double x) { return -x; });
+    case U_exp: return wide1(o, a, [](double x) { return exp(x); });
+    case U_log: return wide1(o, a, [](double x) { return log(x); });
+    case U_sqrt: return wide1(o, a, [](double x) { return sqrt(x); });
+    case U_rsqrt: return wide1(o, a, [](double x) { return 1 / sqrt(x); });
+    case U_sin: return wide1(o, a, [](double x) { return sin(x); });
+    case U_cos: return wide1(o, a, [](double x) { return cos(x); });
+    case U_abs: return wide1(o, a, [](double x) { return fabs(x); });
+    case U_floor: return wide1(o, a, [](double x) { return floor(x); });
+    case U_square: return wide1(o, a, [](double x) { return x * x; });
+    case U_reciprocal: return wide1(o, a, [](double x) { return 1 / x; });
+    case U_logical_not: return wide1(o, a, [](double x) { return x == 0; });
+    case U_relu: return wide1(o, a, [](double x) { return x > 0 ? x : 0; });
+    case U_sigmoid: return wide1(o, a, [](double x) { return 1 / (1 + exp(-x)); });
+    case U_tanh: return wide1(o, a, [](double x) { return tanh(x); });
+  }
+}
+static void binary(I op, const T& o, const T& a, const T& b) {
+  if (o.type == 0 && a.type == 0 && b.type == 0) {
+    switch (op) {
+#define X(name, e) case B_##name: return each2(o, a, b, [](F x, F y) { return (F)(e); });
+      BINARY(X)
+#undef X
+    }
+  }
+  switch (op) {
+#define X(name, e) case B_##name: return wide2(o, a, b, [](double x, double y) { return (double)(e); });
+    BINARY_WIDE(X)
+#undef X
+  }
+}
+static void where(const T& o, const T& c, const T& a, const T& b) {
+  const I* s[4] = {o.s, c.s, a.s, b.s};
+  rows<4>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++) {
+      bool yes = get(c.p, c.type, at[1] + m * c.s[4]) != 0;
+      set(o.p, o.type, at[0] + m * o.s[4],
+          yes ? get(a.p, a.type, at[2] + m * a.s[4]) : get(b.p, b.type, at[3] + m * b.s[4]));
+    }
+  });
+}
+// y = x + c * a * b
+static void addcmul(const T& o, const T& x, const T& a, const T& b, F c) {
+  const I* s[4] = {o.s, x.s, a.s, b.s};
+  I n = o.n[4];
+  bool all = o.s[4] == 1 && x.s[4] == 1 && a.s[4] == 1 && b.s[4] == 1;
+  rows<4>(o.n, s, [&](const I* at) {
+    F* y = o.f() + at[0];
+    const F *p = x.f() + at[1], *q = a.f() + at[2], *r = b.f() + at[3];
+    if (all)
+      for (I m = 0; m < n; m++) y[m] = p[m] + c * q[m] * r[m];
+    else
+      for (I m = 0; m < n; m++) y[m * o.s[4]] = p[m * x.s[4]] + c * q[m * a.s[4]] * r[m * b.s[4]];
+  });
+}
+static void iota(const T& o, I begin, I step) {
+  const I* s[1] = {o.s};
+  I at_row = 0;
+  rows<1>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++) set(o.p, o.type, at[0] + m * o.s[4], (double)(begin + (at_row + m) * step));
+    at_row += o.n[4];
+  });
+}
+
+// ---- products
+
+// W weights as numbers; those of one byte have a scale for each row, with which its sums are multiplied
+static inline V weights(const F* p) { return load(p); }
+static inline V weights(const int8_t* p) {
+#if defined(__AVX512F__)
+  return (V)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+#elif defined(__AVX2__)
+  return (V)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+#else
+  V v;
+  for (int i = 0; i < W; i++) v[i] = p[i];
+  return v;
+#endif
+}
+struct Rows {  // of a matrix: what is multiplied with their sums (0: nothing is), and what is added (0: nothing)
+  const F *scale, *bias;
+  Rows at(I n) const { return {scale ? scale + n : 0, bias ? bias + n : 0}; }
+  F operator()(int r, F sum) const { return (scale ? sum * scale[r] : sum) + (bias ? bias[r] : 0); }
+};
+// R rows of w with C rows of x: vectors go along K
+template <int R, int C, class Q>
+static inline void tile(const Q* w, I K, const F* x, I ldx, F* y, I ldy, Rows rows) {
+  V a[R][C] = {};
+  I k = 0;
+  for (; k + W <= K; k += W) {
+    V xs[C];
+    for (int c = 0; c < C; c++) xs[c] = load(x + c * ldx + k);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      V v = weights(w + r * K + k);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; c++) a[r][c] += v * xs[c];
+    }
+  }
+  for (int c = 0; c < C; c++) {
+    F s[R];
+    if constexpr (R == 4) *(V4*)s = sums(a[0][c], a[1][c], a[2][c], a[3][c]);
+    else for (int r = 0; r < R; r++) s[r] = sum(a[r][c]);
+    for (int r = 0; r < R; r++) {
+      for (I q = k; q < K; q++) s[r] += w[r * K + q] * x[c * ldx + q];
+      y[c * ldy + r] = rows(r, s[r]);
+    }
+  }
+}
+template <class Q>
+static inline void rows4(const Q* w, I K, const F* x, F* y, Rows rows) {  // two sums a row hide the latency
+  V a[4][2] = {};
+  I k = 0;
+  for (; k + 2 * W <= K; k += 2 * W) {
+    V p = load(x + k), q = load(x + k + W);
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+      a[r][0] += weights(w + r * K + k) * p;
+      a[r][1] += weights(w + r * K + k + W) * q;
+    }
+  }
+  V4 s = sums(a[0][0] + a[0][1], a[1][0] + a[1][1], a[2][0] + a[2][1], a[3][0] + a[3][1]);
+  for (int r = 0; r < 4; r++) {
+    F t = s[r];
+    for (I q = k; q < K; q++) t += w[r * K + q] * x[q];
+    y[r] = rows(r, t);
+  }
+}
+// y (M, N) = x (M, K) w (N, K)^T + b; rows of x and y lie ldx and ldy apart, w is whole
+template <class Q>
+static void linear(const F* x, I ldx, const Q* w, Rows rows, F* y, I ldy, I M, I N, I K) {
+  I n = 0;
+  if (M == 1) {
+    for (; n + 4 <= N; n += 4) rows4(w + n * K, K, x, y + n, rows.at(n));
+    for (; n < N; n++) tile<1, 1>(w + n * K, K, x, ldx, y + n, ldy, rows.at(n));
+    return;
+  }
+  constexpr int C = W == 16 ? 6 : 2;  // as many as there are registers for
+  for (; n + 4 <= N; n += 4) {
+    const Q* row = w + n * K;
+    Rows four = rows.at(n);
+    I m = 0;
+    for (; m + C <= M; m += C) tile<4, C>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
+    for (; C > 4 && m + 4 <= M; m += 4) tile<4, 4>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
+    for (; C > 2 && m + 2 <= M; m += 2) tile<4, 2>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
+    for (; m < M; m++) tile<4, 1>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
+  }
+  for (; n < N; n++)
+    for (I m = 0; m < M; m++) tile<1, 1>(w + n * K, K, x + m * ldx, ldx, y + m * ldy + n, ldy, rows.at(n));
+}
+static inline F dot(const F* a, const F* b, I n) {
+  V s = {}, t = {};
+  I k = 0;
+  for (; k + 2 * W <= n; k += 2 * W) {
+    s += load(a + k) * load(b + k);
+    t += load(a + k + W) * load(b + k + W);
+  }
+  for (; k + W <= n; k += W) s += load(a + k) * load(b + k);
+  F r = sum(s + t);
+  for (; k < n; k++) r += a[k] * b[k];
+  return r;
+}
+static inline void add_scaled(F* y, const F* x, F c, I n) {
+  for (I i = 0; i < n; i++) y[i] += c * x[i];
+}
+// o (..., M, N) = a (..., M, K) b (..., K, N), plus o itself where `more`
+static void matmul(const T& o, const T& a, const T& b, I more) {
+  I M = o.n[3], N = o.n[4], K = a.n[4];
+  for (I i = 0; i < o.n[0]; i++)
+    for (I j = 0; j < o.n[1]; j++)
+      for (I h = 0; h < o.n[2]; h++) {
+        F* y = o.f() + i * o.s[0] + j * o.s[1] + h * o.s[2];
+        const F *x = a.f() + i * a.s[0] + j * a.s[1] + h * a.s[2], *w = b.f() + i * b.s[0] + j * b.s[1] + h * b.s[2];
+        for (I m = 0; m < M; m++) {
+          F* r = y + m * o.s[3];
+          if (a.s[4] == 1 && b.s[3] == 1) {
+            for (I n = 0; n < N; n++) {
+              F s = dot(x + m * a.s[3], w + n * b.s[4], K);
+              r[n * o.s[4]] = more ? r[n * o.s[4]] + s : s;
+            }
+            continue;
+          }
+          if (!more) for (I n = 0; n < N; n++) r[n * o.s[4]] = 0;
+          for (I k = 0; k < K; k++) {
+            F c = x[m * a.s[3] + k * a.s[4]];
+            const F* q = w + k * b.s[3];
+            if (o.s[4] == 1 && b.s[4] == 1) add_scaled(r, q, c, N);
+            else for (I n = 0; n < N; n++) r[n * o.s[4]] += c * q[n * b.s[4]];
+          }
+        }
+      }
+}
+
+// ---- rows
+
+static void norm(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, F eps) {
+  for (I r = 0; r < R; r++, x += n, y += n) {
+    V s4 = {};
+    F mean = 0;
+    I i = 0;
+    if (!rms) {
+      for (; i + W <= n; i += W) s4 += load(x + i);
+      mean = sum(s4);
+      for (; i < n; i++) mean += x[i];
+      mean /= n;
+    }
+    V t4 = {};
+    F t = 0;
+    for (i = 0; i + W <= n; i += W) { V d = load(x + i) - mean; t4 += d * d; }
+    t = sum(t4);
+    for (; i < n; i++) t += (x[i] - mean) * (x[i] - mean);
+    F c = 1 / sqrtf(t / n + eps);
+    if (w && b) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i] + b[i];
+    else if (w) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i];
+    else for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c;
+  }
+}
+static F softmax_row(F* s, I n) {  // weights before they are divided; returns what divides them
+  F most = -INFINITY, z = 0;
+  for (I i = 0; i < n; i++) most = s[i] > most ? s[i] : most;
+  if (most == -INFINITY) most = 0;
+  for (I i = 0; i < n; i++) s[i] = expm_(s[i] - most);
+  V t = {};
+  I i = 0;
+  for (; i + W <= n; i += W) t += load(s + i);
+  z = sum(t);
+  for (; i < n; i++) z += s[i];
+  return z;
+}
+static void softmax(const F* x, F* y, I R, I n, I logarithm) {
+  for (I r = 0; r < R; r++, x += n, y += n) {
+    if (logarithm) {
+      F most = -INFINITY, z = 0;
+      for (I i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+      for (I i = 0; i < n; i++) z += expm_(x[i] - most);
+      F l = most + logf(z);
+      for (I i = 0; i < n; i++) y[i] = x[i] - l;
+      continue;
+    }
+    if (y != x) memcpy(y, x, 4 * n);
+    F z = softmax_row(y, n);
+    for (I i = 0; i < n; i++) y[i] /= z;
+  }
+}
+// y = sum of s_j x_j over n rows of x, a vector of E registers
+template <int E>
+static inline void weighted(const F* s, const F* x, I stride, I n, F* y) {
+  V a[E] = {};
+  for (I j = 0; j < n; j++, x += stride)
+#pragma GCC unroll 8
+    for (int i = 0; i < E; i++) a[i] += s[j] * load(x + i * W);
+  for (int i = 0; i < E; i++) store(y + i * W, a[i]);
+}
+static void weighted(const F* s, const F* x, I stride, I n, I e, F* y) {
+  I t = 0;
+  for (; t + 4 * W <= e; t += 4 * W) weighted<4>(s, x + t, stride, n, y + t);
+  for (; t + W <= e; t += W) weighted<1>(s, x + t, stride, n, y + t);
+  if (t == e) return;
+  for (I u = t; u < e; u++) y[u] = 0;
+  for (I j = 0; j < n; j++)
+    for (I u = t; u < e; u++) y[u] += s[j] * x[j * stride + u];
+}
+// s_j = scale x . k_j for n rows of k
+static void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
+  I j = 0;
+  if (d % W == 0)
+    for (; j + 4 <= n; j += 4) {
+      V a[4] = {};
+      const F* r = k + j * stride;
+      for (I i = 0; i < d; i += W) {
+        V v = load(x + i);
+        a[0] += v * load(r + i);
+        a[1] += v * load(r + stride + i);
+        a[2] += v * load(r + 2 * stride + i);
+        a[3] += v * load(r + 3 * stride + i);
+      }
+      *(V4*)(s + j) = sums(a[0], a[1], a[2], a[3]) * scale;
+    }
+  for (; j < n; j++) s[j] = scale * dot(x, k + j * stride, d);
+}
+static std::vector<F> scratch;
+// q (B, H, L, d), k (B, Hk, n, d), v (B, Hk, n, e), mask (B, H, L, n): 0 none, 1 of truth values, 2 added; o (B, H, L, e)
+static void attention(const T& q, const T& k, const T& v, const T& m, I masked, F scale, const T& o) {
+  I n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];
+  scratch.resize(n + W);
+  F* s = scratch.data();
+  for (I b = 0; b < q.n[1]; b++)
+    for (I h = 0; h < q.n[2]; h++)
+      for (I l = 0; l < q.n[3]; l++) {
+        const F* x = q.f() + b * q.s[1] + h * q.s[2] + l * q.s[3];
+        const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
+        F* y = o.f() + b * o.s[1] + h * o.s[2] + l * o.s[3];
+        scores(x, keys, k.s[3], n, d, scale, s);
+        if (masked) {
+          I at = b * m.s[1] + h * m.s[2] + l * m.s[3];
+          for (I j = 0; j < n; j++) {
+            double a = get(m.p, m.type, at + j * m.s[4]);
+            s[j] = masked == 1 ? (a != 0 ? s[j] : -INFINITY) : s[j] + (F)a;
+          }
+        }
+        F z = softmax_row(s, n);
+        z = z > 0 ? 1 / z : 0;
+        for (I j = 0; j < n; j++) s[j] *= z;
+        weighted(s, values, v.s[3], n, e, y);
+      }
+}
+enum Reduction { SUM, MEAN, MAX, MIN, PROD, ANY };
+static void reduce(I op, const T& o, const T& a, I R, I stride) {
+  const I* s[2] = {o.s, a.s};
+  bool fast = o.type == 0 && a.type == 0 && stride == 1 && (op == SUM || op == MEAN);
+  rows<2>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++) {
+      I from = at[1] + m * a.s[4];
+      double r;
+      if (fast) {
+        const F* x = a.f() + from;
+        V t = {};
+        I i = 0;
+        for (; i + W <= R; i += W) t += load(x + i);
+        F f = sum(t);
+        for (; i < R; i++) f += x[i];
+        r = f;
+      } else {
+        r = op == MAX ? -INFINITY : op == MIN ? INFINITY : op == PROD ? 1 : 0;
+        for (I i = 0; i < R; i++) {
+          double x = get(a.p, a.type, from + i * stride);
+          switch (op) {
+            case MAX: r = x > r ? x : r; break;
+            case MIN: r = x < r ? x : r; break;
+            case PROD: r *= x; break;
+            case ANY: r = r != 0 || x != 0; break;
+            default: r += x;
+          }
+        }
+      }
+      set(o.p, o.type, at[0] + m * o.s[4], op == MEAN ? r / R : r);
+    }
+  });
+}
+static void cumsum(const T& o, const T& a, I R, I so, I sa) {
+  const I* s[2] = {o.s, a.s};
+  rows<2>(o.n, s, [&](const I* at) {
+    for (I m = 0; m < o.n[4]; m++) {
+      double r = 0;
+      for (I i = 0; i < R; i++) {
+        r += get(a.p, a.type, at[1] + m * a.s[4] + i * sa);
+        set(o.p, o.type, at[0] + m * o.s[4] + i * so, r);
+      }
+    }
+  });
+}
+// Entries of x chosen by whole numbers in up to two dimensions. o (I, J, r, s, t) and x (r, s, t) but for what `index`
+// adds: index k of (I, J) times its stride; below 0 it counts from the end.
+static void pick(const T& o, const T& x, const T& i1, I stride1, I size1, const T& i2, I stride2, I size2, I write) {
+  for (I i = 0; i < o.n[0]; i++)
+    for (I j = 0; j < o.n[1]; j++) {
+      I a = (I)get(i1.p, i1.type, i * i1.s[3] + j * i1.s[4]), b = 0;
+      a += a < 0 ? size1 : 0;
+      if (size2) { b = (I)get(i2.p, i2.type, i * i2.s[3] + j * i2.s[4]); b += b < 0 ? size2 : 0; }
+      I from = a * stride1 + b * stride2, to = i * o.s[0] + j * o.s[1];
+      bool floats = o.type == 0 && x.type == 0;
+      for (I r = 0; r < o.n[2]; r++)
+        for (I s = 0; s < o.n[3]; s++) {
+          I p = from + r * x.s[2] + s * x.s[3], q = to + r * o.s[2] + s * o.s[3];
+          if (floats && x.s[4] == 1 && o.s[4] == 1) {
+            if (write) memcpy(x.f() + p, o.f() + q, 4 * o.n[4]);
+            else memcpy(o.f() + q, x.f() + p, 4 * o.n[4]);
+            continue;
+          }
+          for (I t = 0; t < o.n[4]; t++)
+            if (write) set(x.p, x.type, p + t * x.s[4], get(o.p, o.type, q + t * o.s[4]));
+            else set(o.p, o.type, q + t * o.s[4], get(x.p, x.type, p + t * x.s[4]));
+        }
+    }
+}
+
+typedef void (*Call)(I);
+
+extern "C" {
+// The names of unary and binary functions, in the order of their numbers.
+const char* unary_names() {
+  return
+#define X(name, e) #name " "
+      UNARY(X);
+#undef X
+}
+const char* binary_names() {
+  return
+#define X(name, e) #name " "
+      BINARY(X)
+#undef X
+      "logical_and logical_or remainder floor_divide";
+}
+
+// Runs a program: its words now are base + slope * past.
+void run(const I* base, const I* slope, I* now, I count, I past, Call call) {
+  for (I i = 0; i < count; i++) now[i] = base[i] + slope[i] * past;
+  for (const I* q = now;; q += q[1]) {
+    const I* a = q + 2;
+    auto tensor = [&](int n) { return T(a + n * TENSOR); };
+    auto real = [](I bits) { double d; memcpy(&d, &bits, 8); return d; };
+    switch (q[0]) {
+      case 0: return;
+      case 1: unary(a[2 * TENSOR], tensor(0), tensor(1)); break;
+      case 2: binary(a[3 * TENSOR], tensor(0), tensor(1), tensor(2)); break;
+      case 3: where(tensor(0), tensor(1), tensor(2), tensor(3)); break;
+      case 4: {
+        Rows rows{(F*)a[3], (F*)a[4]};
+        if (rows.scale) linear((F*)a[0], a[1], (int8_t*)a[2], rows, (F*)a[5], a[6], a[7], a[8], a[9]);
+        else linear((F*)a[0], a[1], (F*)a[2], rows, (F*)a[5], a[6], a[7], a[8], a[9]);
+        break;
+      }
+      case 5: matmul(tensor(0), tensor(1), tensor(2), a[3 * TENSOR]); break;
+      case 6: norm((F*)a[0], (F*)a[1], (F*)a[2], (F*)a[3], a[4], a[5], a[6], (F)real(a[7])); break;
+      case 7: softmax((F*)a[0], (F*)a[1], a[2], a[3], a[4]); break;
+      case 8: attention(tensor(0), tensor(1), tensor(2), tensor(3), a[5 * TENSOR], (F)real(a[5 * TENSOR + 1]), tensor(4)); break;
+      case 9: reduce(a[2 * TENSOR], tensor(0), tensor(1), a[2 * TENSOR + 1], a[2 * TENSOR + 2]); break;
+      case 10: cumsum(tensor(0), tensor(1), a[2 * TENSOR], a[2 * TENSOR + 1], a[2 * TENSOR + 2]); break;
+      case 11: {
+        const I* e = a + 4 * TENSOR;
+        pick(tensor(0), tensor(1), tensor(2), e[0], e[1], tensor(3), e[2], e[3], e[4]);
+        break;
+      }
+      case 12: iota(tensor(0), a[TENSOR], a[TENSOR + 1]); break;
+      case 13: addcmul(tensor(0), tensor(1), tensor(2), tensor(3), (F)real(a[4 * TENSOR])); break;
+      case 14: call(a[0]); break;
+    }
+  }
+}
+}

@@ -1,0 +1,299 @@
+"""The machine of a model: makes its decoding steps by programs, and by the model's own code where there is none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, TransformulaError, setting
+from ..model.decoding import Decoding
+from ..model.transformer import Transformer
+from .build import library
+from .packing import FLOAT32, INT8, Packing
+from .program import StepProgram
+from .recording import NoProgram, Recording, Walker, make_room, states_of
+
+FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
+MAX_FAILURES = 3  # in a row, after which no program is looked for
+AUTO, TORCH = "auto", "torch"
+ROOMS = ((512, 64), (4096, 512), (2**62, 4096))  # up to so many positions, in steps of so many
+LONGEST = 2**62
+TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
+TOLERANCE = {FLOAT32: 1e-4, INT8: 0.2}  # of a program's first logits beside the model's own, as a share of the largest
+Key = tuple[Any, ...]
+
+
+class OwnStep(NamedTuple):
+    """A model's own step, and how many positions it has learned, if that limits it."""
+
+    step: Callable[..., Any]
+    limit: int | None
+
+
+@dataclass
+class Bound:
+    """A program that stands over the memory of one decoding."""
+
+    program: StepProgram
+    decoding: Decoding
+    version: int
+    inputs: dict[str, Tensor]
+    lengths: Tensor
+
+
+@dataclass
+class Machine:
+    """Steps of one model with the weights that it has now.
+
+    packing   how its matrices are multiplied with
+    programs  by the shapes of what they stand over
+    made      how many steps programs made
+    left      how many were left to the model's own code, by the reason
+    """
+
+    packing: Packing = field(default_factory=Packing)
+    programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
+    failures: dict[Key, list[str]] = field(default_factory=dict)
+    bound: Bound | None = None
+    made: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+    def step(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Tensor) -> Any:
+        """As `model.step(tokens, decoding, **others)`, one position of each row. What a program returns is overwritten
+        by the next step."""
+        try:
+            bound = self.bound_to(model, tokens, decoding, others)
+        except NoProgram as error:
+            self.left[str(error)] += 1
+            return model.step(tokens, decoding, **others)
+        self.made += 1
+        return run(bound, tokens, decoding, others)
+
+    def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
+        """A program for the next step of this decoding. Raises NoProgram."""
+        bound, past = self.bound, decoding.longest
+        if (
+            bound is not None
+            and bound.decoding is decoding
+            and bound.version == decoding.version
+            and bound.program.first <= past <= bound.program.last
+        ):
+            return bound
+        make_room(decoding, room_of(decoding))
+        key = key_of(decoding, others)
+        program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
+        if program is None:
+            program = self.new(key, model, tokens, decoding, others)
+        inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}
+        self.bound = Bound(program, decoding, decoding.version, inputs, decoding.lengths.clone())
+        named = {f"input.{name}": tensor for name, tensor in inputs.items()}
+        program.bind({**named, "lengths": self.bound.lengths, **states_of(decoding)})
+        return self.bound
+
+    def new(
+        self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
+    ) -> StepProgram:
+        """A new program from this past on. Raises NoProgram."""
+        if decoding.capacity - decoding.longest < FEWEST_STEPS and self.packing.weights == FLOAT32:
+            raise NoProgram(f"fewer than {FEWEST_STEPS} tokens are to come")
+        failures = self.failures.setdefault(key, [])
+        if len(failures) >= MAX_FAILURES:
+            raise NoProgram(failures[-1])
+        library()
+        try:
+            program = program_for(model, decoding, {"tokens": tokens, **others}, self.packing)
+        except NoProgram as error:
+            failures.append(str(error))
+            raise
+        failures.clear()
+        self.programs.setdefault(key, []).append(program)
+        return program
+
+
+def room_of(decoding: Decoding) -> int:
+    """Positions that caches get room for: programs are of one such number, so there are few."""
+    step = next(step for most, step in ROOMS if decoding.capacity <= most)
+    return -(-decoding.capacity // step) * step
+
+
+def run(bound: Bound, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Any:
+    for name, tensor in {"tokens": tokens, **others}.items():
+        bound.inputs[name].copy_(tensor)
+    bound.lengths.copy_(decoding.lengths)
+    outputs = bound.program.run(decoding.longest)
+    decoding.advance(1, None)
+    return outputs["logits"] if outputs.keys() == {"logits"} else outputs
+
+
+def key_of(decoding: Decoding, others: Mapping[str, Tensor]) -> Key:
+    """What a program of one decoding needs to serve another."""
+    tensors = {**states_of(decoding), **others}
+    shapes = ((name, t.dtype, t.shape, t.stride(), t.storage_offset()) for name, t in tensors.items())
+    shared = None if decoding.shared is None else (decoding.shared.count, decoding.shared.most)
+    return (decoding.batch, room_of(decoding), decoding.start is None, shared, *shapes)
+
+
+def program_for(
+    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], packing: Packing
+) -> StepProgram:
+    """A program of the steps from here on, as far as they are alike. Raises NoProgram."""
+    first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - 1
+    try:
+        return checked_program(model, decoding, inputs, first, last, packing)
+    except (TransformulaError, RuntimeError, IndexError) as error:  # past what the model can read, for instance
+        raise NoProgram(str(error)) from error
+
+
+def checked_program(
+    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], first: int, last: int, packing: Packing
+) -> StepProgram:
+    walker = Walker(model, decoding, inputs, last + 1)
+    recordings = {past: walker.step(past) for past in (first, first + 1)}
+    expected = {name: tensor.clone() for name, tensor in recordings[first].outputs.items()}
+
+    def up_to(end: int) -> StepProgram | None:
+        try:
+            for past in {(first + end) // 2, end} - recordings.keys():
+                recordings[past] = walker.step(past)
+            used = [recordings[past] for past in (first, first + 1, (first + end) // 2, end)]
+            program = StepProgram(distinct(used), first, end, packing)
+        except (NoProgram, IndexError, RuntimeError):
+            return None
+        return program if program.last == end else None
+
+    program = up_to(last)
+    if program is None:
+        near = StepProgram([recordings[first], recordings[first + 1], walker.step(first + 2)], first, last, packing)
+        low, high = first + 2, min(near.last, last)
+        program = up_to(high)
+        while program is None and high - low > 1:
+            middle = (low + high) // 2
+            found = up_to(middle)
+            low, high = (middle, high) if found else (low, middle)
+            program = found if found and high - low <= 1 else None
+        program = program or up_to(low)
+    if program is None or (program.last - first < FEWEST_STEPS // 2 and last - first >= FEWEST_STEPS):
+        raise NoProgram("its steps are alike for a few tokens only")
+    check(program, model, decoding, inputs, expected, TOLERANCE[packing.weights])
+    return program
+
+
+def distinct(recordings: list[Recording]) -> list[Recording]:
+    return list({recording.past: recording for recording in recordings}.values())
+
+
+def check(
+    program: StepProgram,
+    model: OwnStep,
+    decoding: Decoding,
+    inputs: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    tolerance: float,
+) -> None:
+    """Hold a program's first step, of a copy, to the model's own, in its numbers and in its time. Raises NoProgram."""
+    walker, past = Walker(model, decoding, inputs, program.last + 1), decoding.longest
+    given = {f"input.{name}": tensor for name, tensor in walker.inputs.items()}
+    program.bind({**given, "lengths": decoding.lengths.clone(), **walker.before})
+    for name, tensor in program.run(past).items():
+        own = expected[name]
+        finite = torch.isfinite(own)
+        largest = own[finite].abs().max() if bool(finite.any()) else torch.ones(())
+        far = (tensor - own)[finite].abs() > tolerance * largest
+        if not torch.equal(finite, torch.isfinite(tensor)) or bool(far.any()):
+            raise NoProgram("its kernels come to other numbers than the model's own code")
+    if tolerance > TOLERANCE[FLOAT32]:
+        return  # whoever wants other weights gets them
+    ours, theirs = (min(seconds(step, past) for _ in range(TURNS)) for step in (program.run, walker.plain))
+    if ours > MAX_SLOWDOWN * theirs:
+        raise NoProgram(f"PyTorch makes a step in {1e3 * theirs:.1f} ms, its kernels in {1e3 * ours:.1f}")
+
+
+def seconds(step: Callable[[int], Any], past: int) -> float:
+    begun = time.perf_counter()
+    step(past)
+    return time.perf_counter() - begun
+
+
+_MACHINES: WeakKeyDictionary[nn.Module, tuple[Key, list[Machine]]] = WeakKeyDictionary()
+"""Of each model what its machines were made for, and those that nobody uses."""
+_LOCK = threading.Lock()
+
+
+def identity_of(model: nn.Module) -> Key:
+    """What changes when weights or modules do."""
+    tensors = (*model.parameters(), *model.buffers())
+    versions = ((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
+    return (type(model), *map(id, model.modules()), *versions)
+
+
+class Quickened(NamedTuple):
+    """A model whose steps a machine makes; None: they are its own."""
+
+    model: Any
+    machine: Machine | None
+
+
+@contextmanager
+def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -> Iterator[Quickened]:
+    """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
+    "torch": nowhere; `weights` "int8": with matrices of one byte a number. One thread at a time has a machine."""
+    here = engine == AUTO and isinstance(model, Transformer) and runs_here(model)
+    if weights != FLOAT32:
+        check_packed(weights, here)
+    if not here:
+        yield Quickened(view, None)
+        return
+    key = identity_of(model)
+    with _LOCK:
+        known, idle = _MACHINES.get(model, ((), []))
+        if known != key:
+            idle = []
+            _MACHINES[model] = key, idle
+        machine = next((each for each in idle if each.packing.weights == weights), None)
+        if machine is None:
+            machine = Machine(Packing(weights))
+        else:
+            idle.remove(machine)
+    own = OwnStep(view.step, model.context_limit)
+
+    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
+        if new is not None or tokens.shape[1] != 1:
+            return own.step(tokens, decoding, new=new, **others)
+        return machine.step(own, tokens, decoding, **others)
+
+    vars(view)["step"] = step
+    try:
+        yield Quickened(view, machine)
+    finally:
+        del vars(view)["step"]
+        machine.bound = None
+        with _LOCK:
+            idle.append(machine)
+
+
+def check_packed(weights: str, here: bool) -> None:
+    """Raise InputError where matrices cannot be of another type, rather than write another text than was asked for."""
+    remedy = f"leave out {setting('weights', weights)}"
+    if not here:
+        raise InputError(f"weights of type {weights} are for models in float32 on a CPU, without hooks; {remedy}")
+    try:
+        library(wait=True)
+    except NoProgram as error:
+        raise InputError(f"weights of type {weights} need this program's kernels, and {error}; {remedy}") from error
+
+
+def runs_here(model: nn.Module) -> bool:
+    """Whether programs can stand for a model's code: float32 on a CPU, and nobody watches its modules."""
+    tensors = [tensor for tensor in model.parameters() if tensor.is_floating_point()]
+    watched = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    here = bool(tensors) and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    return here and not watched and not torch.is_autocast_enabled("cpu")

@@ -1,0 +1,204 @@
+"""A program: words in memory, the memory of its temporaries, and a call of the kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from .build import CALL, library
+from .instructions import HANDLERS
+from .lowering import Address, Lowering, NumberCell, Word, constants
+from .merging import Merged, ProgramStep, merge
+from .packing import Packing
+from .recording import Recording
+from .views import Affine, Slot, View
+
+ALIGNMENT = 64  # bytes
+
+
+class StepProgram:
+    """One decoding step, for any length of the past from `first` to `last`, over tensors of the recordings' shapes.
+
+    `bind` says where the tensors that differ from text to text lie; `run` makes a step: what it writes into caches and
+    states is there afterwards, and it returns the outputs by name, which the next step overwrites.
+    """
+
+    def __init__(
+        self, recordings: Sequence[Recording], first: int, last: int, packing: Packing | None = None
+    ) -> None:
+        merged = merge(recordings)
+        self.merged, self.first = merged, first
+        fix(merged, recordings[0])
+        self.code = Lowering(merged, HANDLERS, packing or Packing()).lower()
+        self.given, self.held = dict(recordings[0].given), recordings[0].held
+        self.last = self._last(last)
+        self._place()
+        self._relocations = self._resolve()
+        self.library = library()
+        self._failed: BaseException | None = None
+        self._past = 0
+        self._made: dict[int, Any] = {}
+        self._call = CALL(self._callback)
+
+    def _last(self, last: int) -> int:
+        """The last past at which every view lies within the memory that it is of."""
+
+        def within(past: int) -> bool:
+            return all(view.offset.at(past) >= 0 and view.end(past) <= self._room(view) for view in outside)
+
+        outside = [view for view in self.code.reached if not view.slot.temporary]
+        low, high = self.first - 1, last
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if within(middle) else (low, middle - 1)
+        return low
+
+    def _room(self, view: View) -> int:
+        """How many elements the memory of a slot that is given or fixed holds."""
+        tensor = self.given[view.slot.name] if view.slot.name else view.slot.tensor
+        assert tensor is not None
+        return tensor.untyped_storage().nbytes() // view.dtype.itemsize
+
+    def _place(self) -> None:
+        """Lay out the temporaries in one piece of memory."""
+        sizes: dict[Slot, int] = {}
+        for view in self.code.reached:
+            if view.slot.temporary:
+                needed = max(view.end(past) for past in (self.first, self.last)) * view.dtype.itemsize
+                sizes[view.slot] = max(sizes.get(view.slot, 0), needed)
+        self.offsets, total = memory(self.code.words, sizes)
+        self.arena = torch.empty(total + 2 * ALIGNMENT, dtype=torch.uint8)
+        shift = -self.arena.data_ptr() % ALIGNMENT
+        self.arena = self.arena[shift:]
+
+    def _resolve(self) -> dict[str, list[tuple[int, int]]]:
+        """Words as base + slope * past; where addresses of what is given stand, with the bytes behind its beginning."""
+        words, cells = self.code.words, self.code.cells
+        self.base, self.slope = (np.zeros(len(words) + len(cells), np.int64) for _ in range(2))
+        self.now = np.zeros_like(self.base)
+        relocations: dict[str, list[tuple[int, int]]] = {}
+        for place, word in enumerate(words):
+            if isinstance(word, NumberCell):
+                self.base[place] = self.now.ctypes.data + 8 * (len(words) + word.place)
+            elif isinstance(word, Address):
+                self.slope[place] = word.bytes.slope
+                slot = word.slot
+                if slot.name:
+                    relocations.setdefault(slot.name, []).append((place, word.bytes.base))
+                elif slot.tensor is not None:
+                    self.base[place] = slot.tensor.untyped_storage().data_ptr() + word.bytes.base
+                else:
+                    self.base[place] = self.arena.data_ptr() + self.offsets[slot] + word.bytes.base
+            else:
+                self.base[place], self.slope[place] = word.base, word.slope
+        for place, cell in enumerate(cells, len(words)):
+            self.base[place], self.slope[place] = cell.base, cell.slope
+        return {name: np.array(rows) for name, rows in relocations.items()}  # type: ignore[misc]
+
+    def bind(self, given: Mapping[str, Tensor]) -> None:
+        """Take these tensors, of the same shapes and strides as those of the recordings."""
+        self.given = dict(given)
+        self._made.clear()
+        for name, rows in self._relocations.items():
+            self.base[rows[:, 0]] = self.given[name].untyped_storage().data_ptr() + rows[:, 1]  # type: ignore[call-overload]
+
+    def run(self, past: int) -> dict[str, Tensor]:
+        """Make the step after `past` positions. Raises what an operation of PyTorch's raises."""
+        self._past = past
+        pointers = (ctypes.c_void_p(array.ctypes.data) for array in (self.base, self.slope, self.now))
+        self.library.run(*pointers, ctypes.c_int64(len(self.base)), ctypes.c_int64(past), self._call)
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        return {name: self.tensor(view) for name, view in self.merged.outputs.items()}
+
+    def tensor(self, view: View) -> Tensor:
+        """A view as a tensor, at the present length of the past."""
+        past = self._past
+        sizes, strides = view.shape(past), [stride.at(past) for stride in view.strides]
+        slot = view.slot
+        if not slot.temporary:
+            base = self.given[slot.name] if slot.name else slot.tensor
+            assert base is not None
+            return torch.as_strided(base, sizes, strides, view.offset.at(past))
+        offset = self.offsets[slot]
+        typed = self.arena[offset : offset + view.end(past) * view.dtype.itemsize].view(view.dtype)
+        return torch.as_strided(typed, sizes, strides, typed.storage_offset() + view.offset.at(past))
+
+    def _callback(self, number: int) -> None:
+        try:
+            operate = self._made.get(number)
+            if operate is None:
+                step = self.code.callbacks[number]
+                operate = self._operation(step)
+                if all(leaf.whole if isinstance(leaf, View) else not leaf.slope for leaf in places(step)):
+                    self._made[number] = operate
+            operate()
+        except BaseException as error:  # a callback cannot raise through the kernels
+            self._failed = self._failed or error
+
+    def _operation(self, step: ProgramStep) -> Callable[[], None]:
+        """What PyTorch does for a step, at the present length of the past."""
+        given = tree_map_only(View, self.tensor, (step.arguments, step.options))
+        arguments, options = tree_map_only(Affine, lambda number: number.at(self._past), given)
+        results = [] if step.writes else [self.tensor(view) for view in step.results]
+
+        def operate() -> None:
+            made = step.function(*arguments, **options)
+            for result, own in zip(results, made if isinstance(made, tuple | list) else [made], strict=False):
+                result.copy_(own)
+
+        return operate
+
+
+def places(step: ProgramStep) -> list[View | Affine]:
+    """All that a step is given or gives that may depend on the past."""
+    leaves = tree_leaves((step.arguments, step.options, step.results))
+    return [leaf for leaf in leaves if isinstance(leaf, View | Affine)]
+
+
+def fix(merged: Merged, recording: Recording) -> None:
+    """Let memory that every step fills alike be fixed, with the numbers that it had in a recording."""
+    found = constants(merged)
+    for step, operation in zip(merged.steps, recording.operations, strict=True):
+        made = operation.result if isinstance(operation.result, tuple | list) else [operation.result]
+        tensors = [tensor for tensor in made if isinstance(tensor, Tensor)]
+        for view, tensor in zip(step.results, tensors, strict=True):
+            if view.slot in found and view.slot.tensor is None:
+                view.slot.tensor = tensor
+
+
+def memory(words: Sequence[Word], sizes: dict[Slot, int]) -> tuple[dict[Slot, int], int]:
+    """Where each temporary lies: bytes from the beginning, and how many there are in all. Two share memory where one is
+    met for the first time in an instruction after that in which the other was met for the last."""
+    lives: dict[Slot, list[int]] = {}
+    begin = end = 0
+    for place, word in enumerate(words):
+        if place == end:  # an instruction begins; its second word says how long it is
+            length = words[place + 1]
+            assert isinstance(length, Affine)
+            begin, end = place, place + length.base
+        if isinstance(word, Address) and word.slot in sizes:
+            lives.setdefault(word.slot, [begin, begin])[1] = begin
+    placed: list[tuple[int, int, int, int]] = []  # begin and end in bytes, the instructions of its first and last use
+    offsets: dict[Slot, int] = {}
+    for slot, (first, last) in sorted(lives.items(), key=lambda item: -sizes[item[0]]):
+        size = max(1, math.ceil(sizes[slot] / ALIGNMENT)) * ALIGNMENT
+        at = 0
+        for begin, end, other_first, other_last in sorted(placed):
+            if other_last < first or last < other_first or at >= end:
+                continue
+            if at + size <= begin:
+                break
+            at = end
+        offsets[slot] = at
+        placed.append((at, at + size, first, last))
+    return offsets, max((end for _, end, _, _ in placed), default=0)
+

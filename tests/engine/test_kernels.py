@@ -1,0 +1,178 @@
+"""Each kernel gives what PyTorch gives, at lengths of the past that it was not recorded at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformula.engine.program import StepProgram
+from transformula.engine.recording import Recording, StepRecorder
+
+ROOM, WIDTH = 40, 12
+PASTS = (3, 4, 20, 38)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def given() -> dict[str, Tensor]:
+    """A stream, a cache that grows, whole numbers, truth values and weights."""
+    return {
+        "x": numbers(2, 3, WIDTH, seed=1),
+        "cache": numbers(2, 3, ROOM, WIDTH, seed=2),
+        "positions": torch.tensor([[3], [1]]),
+        "flags": numbers(2, 3, WIDTH, seed=3) > 0,
+        "w": numbers(8, WIDTH, seed=4),
+        "b": numbers(8, seed=5),
+        "positive": numbers(2, 3, WIDTH, seed=6).abs() + 0.1,
+        "table": numbers(ROOM, WIDTH, seed=7),
+        "out": torch.zeros(2, 3, ROOM, WIDTH),
+    }
+
+
+Made = Callable[[dict[str, Tensor], int], Any]
+
+
+def seen(g: dict[str, Tensor], past: int) -> Tensor:
+    """What a cache holds after so many positions: (2, 3, past, WIDTH)."""
+    return g["cache"][:, :, :past]
+
+
+def stored(g: dict[str, Tensor], past: int) -> Tensor:
+    g["out"].narrow(2, past, 1).copy_(g["x"][:, :, None])
+    return g["out"][:, :, : past + 1]
+
+
+def put(g: dict[str, Tensor], past: int) -> Tensor:
+    rows = torch.arange(2)[:, None]
+    g["out"][rows, :, g["positions"] + past - 3] = g["x"][:, None]
+    return g["out"] + 0
+
+
+def in_place(g: dict[str, Tensor], past: int) -> Tensor:
+    y = torch.zeros(2, 3, WIDTH)
+    y.add_(g["x"]).mul_(2).clamp_(-1, 1)
+    return y
+
+
+OPERATIONS: dict[str, Made] = {
+    **{
+        name: lambda g, past, name=name: getattr(torch, name)(g["x"])
+        for name in ("neg", "exp", "tanh", "sigmoid", "relu", "abs", "sin", "cos", "floor", "square")
+    },
+    **{
+        name: lambda g, past, name=name: getattr(torch, name)(g["positive"])
+        for name in ("log", "sqrt", "rsqrt", "reciprocal")
+    },
+    **{
+        name: lambda g, past, name=name: getattr(torch, name)(g["x"], g["positive"])
+        for name in ("add", "sub", "mul", "div", "maximum", "minimum", "lt", "le", "gt", "ge", "eq", "ne")
+    },
+    "gelu": lambda g, past: F.gelu(3 * g["x"]),
+    "gelu_tanh": lambda g, past: F.gelu(3 * g["x"], approximate="tanh"),
+    "silu": lambda g, past: F.silu(3 * g["x"]),
+    "softplus": lambda g, past: F.softplus(30 * g["x"]),
+    "logsigmoid": lambda g, past: F.logsigmoid(30 * g["x"]),
+    "pow": lambda g, past: g["positive"] ** 1.7 + g["x"] ** 2 + 2 ** g["x"],
+    "scalars": lambda g, past: (g["x"] + 1.5) * past - 3 / g["positive"] + (2 - g["x"]) // 0.7,
+    "scaled sum": lambda g, past: torch.add(g["x"], g["positive"], alpha=0.3),
+    "whole numbers": lambda g, past: (g["positions"] * 7 + past) % 5 + g["positions"] // 2,
+    "truth values": lambda g, past: (g["flags"] & ~(g["x"] > 1)) | (g["x"] < -1),
+    "to float": lambda g, past: g["positions"].float() + g["flags"].to(torch.float32).sum(-1, keepdim=True)[:, :1, 0],
+    "to whole": lambda g, past: (g["x"] * 3).to(torch.long),
+    "where": lambda g, past: torch.where(g["flags"], g["x"], 0.5),
+    "masked_fill": lambda g, past: g["x"].masked_fill(g["flags"], -math.inf),
+    "clamp": lambda g, past: g["x"].clamp(-0.5, 0.5) + g["x"].clamp(min=0) + g["x"].clamp(max=0.1),
+    "lerp": lambda g, past: torch.lerp(g["x"], g["positive"], 0.3),
+    "addcmul": lambda g, past: torch.addcmul(g["x"], g["positive"], g["w"][0], value=0.4),
+    "arange": lambda g, past: torch.arange(past, past + 5) * 2 + torch.arange(5),
+    "filled": lambda g, past: torch.full((past, 2), 0.5) + torch.ones(2) + torch.zeros(past, 1),
+    "linear": lambda g, past: F.linear(g["x"], g["w"], g["b"]),
+    "linear, turned": lambda g, past: F.linear(g["x"].transpose(0, 1), g["w"]),
+    "linear of one row": lambda g, past: F.linear(g["x"][:1, :1], g["w"], g["b"]),
+    "matmul": lambda g, past: g["x"][:, :, None] @ seen(g, past).transpose(-1, -2),
+    "matmul of vectors": lambda g, past: g["w"] @ g["x"][0, 0],
+    "bmm": lambda g, past: torch.bmm(g["x"], g["w"].t().expand(2, -1, -1)),
+    "baddbmm": lambda g, past: torch.baddbmm(g["b"], g["x"], g["w"].t().expand(2, -1, -1)),
+    "conv1d": lambda g, past: F.conv1d(g["x"], g["w"][:3, None, :4], g["b"][:3], groups=3)[..., :1].contiguous(),
+    "conv1d of two positions": lambda g, past: F.conv1d(g["x"], g["w"][:3, None, :11], groups=3),
+    "layer_norm": lambda g, past: F.layer_norm(g["x"], (WIDTH,), g["w"][0], g["w"][1]),
+    "layer_norm without weights": lambda g, past: F.layer_norm(g["x"].transpose(0, 1), (WIDTH,)),
+    "rms_norm": lambda g, past: F.rms_norm(g["x"], (WIDTH,), g["w"][0], 1e-5),
+    "softmax": lambda g, past: torch.softmax(g["x"] * 9, -1),
+    "log_softmax": lambda g, past: torch.log_softmax(seen(g, past), -1),
+    "softmax of another dimension": lambda g, past: torch.softmax(g["x"], 1),
+    "attention": lambda g, past: F.scaled_dot_product_attention(
+        g["x"][:, :, None], seen(g, past), seen(g, past).flip(2)
+    ),
+    "attention, masked": lambda g, past: F.scaled_dot_product_attention(
+        g["x"][:, :, None], seen(g, past), seen(g, past), (torch.arange(past) > 0)[None, None, None]
+    ),
+    "attention, biased": lambda g, past: F.scaled_dot_product_attention(
+        g["x"][:, :, None], seen(g, past), seen(g, past), torch.arange(past)[None, None, None] * -0.1, scale=0.2
+    ),
+    "attention, few heads of keys": lambda g, past: F.scaled_dot_product_attention(
+        g["x"][:, :, None], seen(g, past)[:, :1], seen(g, past)[:, :1], enable_gqa=True
+    ),
+    **{
+        f"{name} of {dim}": lambda g, past, name=name, dim=dim: getattr(seen(g, past), name)(dim)
+        for dim in (2, -1)
+        for name in ("sum", "mean", "amax", "amin", "prod")
+    },
+    "any": lambda g, past: g["flags"].any(-1),
+    "norm": lambda g, past: torch.linalg.vector_norm(g["x"], dim=-1, keepdim=True),
+    "cumsum": lambda g, past: seen(g, past).cumsum(2),
+    "embedding": lambda g, past: F.embedding(g["positions"], g["table"]),
+    "index": lambda g, past: g["cache"][torch.arange(2)[:, None], :, g["positions"]],
+    "index_select": lambda g, past: g["cache"].index_select(2, g["positions"][:, 0]),
+    "rows of a table": lambda g, past: g["table"][past : past + 2],
+    "cat": lambda g, past: torch.cat((seen(g, past), g["x"][:, :, None]), 2),
+    "stack": lambda g, past: torch.stack((g["x"], g["positive"]), -1),
+    "roll": lambda g, past: g["x"].roll(WIDTH // 2, -1) + g["x"].roll(1, 1),
+    "flip": lambda g, past: g["x"].flip(-1, 1),
+    "repeat": lambda g, past: g["x"].repeat_interleave(2, 1),
+    "views": lambda g, past: (g["x"].transpose(1, 2).reshape(2, -1) * 2).unflatten(1, (WIDTH, 3)).contiguous() + 0,
+    "a cache": stored,
+    "a cache of unlike rows": put,
+    "in place": in_place,
+    "by PyTorch": lambda g, past: torch.sort(g["x"], -1).values + seen(g, past).logsumexp(2),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_program_gives_what_pytorch_gives(name: str) -> None:
+    made = OPERATIONS[name]
+    program = StepProgram([recorded(made, past) for past in PASTS], PASTS[0], PASTS[-1])
+    for past in (3, 4, 11, 27, 38):
+        ours, theirs = given(), given()
+        with torch.inference_mode():
+            expected = made(theirs, past)
+        program.bind(ours)
+        result = program.run(past)["y"]
+        assert result.dtype == expected.dtype and result.shape == expected.shape
+        torch.testing.assert_close(result, expected, rtol=2e-5, atol=2e-6)
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(ours[key], tensor, msg=f"{key} at {past}")
+
+
+def recorded(made: Made, past: int) -> Recording:
+    g = given()
+    with torch.inference_mode(), StepRecorder() as recorder:
+        y = made(g, past)
+    return Recording(past, g, recorder.operations, {"y": y}, {})
+
+
+def test_most_of_these_have_kernels() -> None:
+    """What a kernel does is not left to PyTorch."""
+    by_torch = {
+        name for name, made in OPERATIONS.items()
+        if StepProgram([recorded(made, past) for past in PASTS], PASTS[0], PASTS[-1]).code.callbacks
+    }  # fmt: skip
+    assert by_torch <= {"scaled sum", "softmax of another dimension", "by PyTorch"}

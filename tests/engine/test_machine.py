@@ -1,0 +1,265 @@
+"""Texts that programs write are those of the model's own code, and what cannot be a program is left to it."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from tests.invariants.harness import CAUSAL, built, every_day, fixed_inputs, fresh, inputs
+from transformula import Model
+from transformula.engine import build as kernels
+from transformula.engine import machine as machines
+from transformula.engine import quicken
+from transformula.engine.packing import pack
+from transformula.engine.recording import NoProgram
+from transformula.errors import InputError
+from transformula.generation.beam import search
+from transformula.generation.decoding import generate
+from transformula.generation.settings import SamplingSettings, SearchSettings
+from transformula.model.transformer import evaluating
+
+PRE_NORM = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
+SIZES = {"depth": 2, "width": 32, "heads": 2, "vocab": 19, "context": 64}
+NEW = 40
+MANY_KINDS = {
+    "pre-norm", "gemma3", "hyper-connections", "value-residual", "mixtral", "t5", "gpt-oss", "mamba2", "mla", "yoco",
+    "retnet", "rwkv7", "multi-token-prediction",
+}  # fmt: skip
+"""Windows, streams, history, experts, recurrences, shared caches, another sequence, several outputs."""
+
+
+def module(formula: str = PRE_NORM, **more: Any) -> nn.Module:
+    return Model(formula, **{**SIZES, **more}).module
+
+
+def written(model: Any, rows: int = 2, **settings: Any) -> tuple[list[list[int]], Any]:
+    """Greedy texts of prompts of unlike lengths, and the machine that wrote them; None: there was none."""
+    prompts = [[1 + row, 2, 3][: 1 + row % 3] for row in range(rows)]
+    texts = generate(model, prompts, SamplingSettings(max_tokens=NEW, **{"temperature": 0.0, **settings}))
+    _, idle = machines._MACHINES.get(model, ((), []))
+    return texts, idle[-1] if idle else None
+
+
+def prompts_of(name: str, limit: int | None) -> tuple[dict[str, Tensor], dict[str, Tensor], int]:
+    """Inputs of an entry step by step and at the start, and how many positions there is room for."""
+    given = {k: v.float() if v.is_floating_point() else v for k, v in inputs(name, length=10).items()}
+    fixed = fixed_inputs(name, given)
+    return {k: v for k, v in given.items() if k not in fixed}, fixed, min(48, limit or 48)
+
+
+@pytest.mark.parametrize("name", every_day(CAUSAL, MANY_KINDS))
+def test_every_wiring_writes_what_its_own_code_writes(name: str) -> None:
+    """Greedy tokens of two rows, to the end of its positions; all steps but the last few by programs."""
+    model = fresh(name, torch.float32)
+    given, fixed, room = prompts_of(name, built(name).context_limit)
+    view = evaluating(model)
+
+    def texts() -> Tensor:
+        decoding = view.start(2, room, **fixed)
+        outputs = view.step(**{k: v[:, :3] for k, v in given.items()}, decoding=decoding)
+        tokens = []
+        while len(tokens) < room - 3:
+            logits = outputs if isinstance(outputs, Tensor) else outputs["logits"]
+            tokens.append(logits[:, -1].argmax(-1))
+            others = {k: v[:, :1] for k, v in given.items() if k != "tokens"}
+            outputs = view.step(tokens[-1][:, None], decoding, **others)
+        return torch.stack(tokens)
+
+    with torch.inference_mode():
+        expected = texts()
+        with quicken(model, view) as fast:
+            assert fast.machine is not None
+            assert torch.equal(texts(), expected)
+    assert fast.machine.made > 0 and fast.machine.left.total() <= 3, fast.machine.left
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "top_k": 5}, {"repetition_penalty": 1.5}])
+def test_rows_of_unlike_lengths_that_leave_one_by_one(settings: dict[str, Any]) -> None:
+    model = module()
+    prompts = [[1], [2, 3, 4], [5, 6], [7, 8, 9], [10]]
+
+    def texts(engine: str) -> tuple[list[list[int]], list[tuple[int, int]]]:
+        told: list[tuple[int, int]] = []
+        asked = SamplingSettings(max_tokens=NEW, engine=engine, **{"temperature": 0.0, **settings})
+        texts = generate(
+            model, prompts, asked, finished=lambda row, text: len(text) > 6 * row,
+            on_token=lambda row, token: told.append((row, token)),
+        )  # fmt: skip
+        return texts, sorted(told)
+
+    assert texts("auto") == texts("torch")
+    (machine,) = machines._MACHINES[model][1]
+    assert machine.made > 0 and len(machine.programs) <= 4, "rows that are done stay until half of them are"
+
+
+def test_beams_are_those_of_the_models_own_code() -> None:
+    model = module("x = x + attention(norm(x), rotary=10000); x = x + mlp(norm(x))", before="x = embed.words(tokens)")
+    found = [
+        search(model, [[1], [2, 3], [4]], SearchSettings(beam=4, max_length=12, engine=engine), end=5)
+        for engine in ("auto", "torch")
+    ]
+    (machine,) = machines._MACHINES[model][1]
+    assert machine.made > 0
+    for ours, theirs in zip(*found, strict=True):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-5)
+
+
+def test_a_program_serves_the_next_text_and_new_weights_get_new_ones() -> None:
+    model = module()
+    first, machine = written(model)
+    (programs,) = [[*made] for made in machine.programs.values()]
+    assert written(model) == (first, machine) and [*machine.programs.values()] == [programs]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    changed, other = written(model)
+    assert other is not machine and changed == written(model, engine="torch")[0]
+
+
+def test_a_text_does_not_depend_on_its_batch() -> None:
+    model = module()
+    together = written(model, 5, temperature=1.0)[0]
+    alone = generate(model, [[1]], SamplingSettings(max_tokens=NEW))
+    assert together[:1] == alone
+
+
+def test_nothing_is_made_where_it_would_not_be_right_or_was_not_asked_for() -> None:
+    model = module()
+    assert written(model, engine="torch")[1] is None
+    for other in (module().double(), module().bfloat16()):
+        assert written(other)[1] is None
+    watched = module()
+    watched.layers["1"].register_forward_hook(lambda *given: None)
+    assert written(watched)[1] is None
+
+
+def said(machine: Any, reason: str) -> bool:
+    """Whether steps were left to the model's own code for a reason."""
+    return any(reason in why for why in machine.left)
+
+
+class Reading(nn.Module):
+    """Adds one where a number that it has computed is positive."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if bool((x[0, -1, 0] > 0).item()) else x
+
+
+def test_what_reads_its_own_numbers_is_left_to_its_code() -> None:
+    model = module()
+    model.layers["1"].mlp = nn.Sequential(model.layers["1"].mlp, Reading())
+    texts, machine = written(model)
+    assert machine.made == 0 and said(machine, "depends on numbers that it has computed")
+    assert texts == written(model, engine="torch")[0]
+
+
+def test_wrong_kernels_are_found_by_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformula.engine.lowering import Lowering
+
+    monkeypatch.setattr(Lowering, "two", lambda low, name, out, x, y: low.function("copy", out, x))
+    model = module()
+    texts, machine = written(model)
+    assert machine.made == 0 and said(machine, "other numbers")
+    assert texts == written(model, engine="torch")[0]
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.setattr(kernels, "KERNELS", kernels.Kernels())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield tmp_path
+
+
+def test_without_a_compiler_a_text_is_the_same(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(no_library))
+    monkeypatch.delenv("CXX", raising=False)
+    model = module()
+    texts, machine = written(model)
+    assert machine.made == 0 and said(machine, "no C++ compiler")
+    assert texts == written(model, engine="torch")[0]
+
+
+def test_a_compiler_that_fails_is_told(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = no_library / "broken"
+    broken.write_text("#!/bin/sh\necho a flag is unknown >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(NoProgram, match="a flag is unknown"):
+        kernels.library(wait=True)
+    assert not [*no_library.rglob("*.so")]
+
+
+def test_a_text_is_written_while_the_kernels_are_compiled(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = no_library / "slow"
+    slow.write_text('#!/bin/sh\ncase "$1" in --version) exit;; esac\nsleep 60\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("CXX", str(slow))
+    texts, machine = written(module())
+    assert machine.made == 0 and said(machine, "are being compiled") and len(texts[0]) == NEW
+    assert kernels.KERNELS.compiling is not None
+    kernels.KERNELS.compiling.kill()
+
+
+def test_two_threads_have_a_machine_each() -> None:
+    model = module()
+    expected = written(model, 3, engine="torch")[0]
+    found: list[list[list[int]]] = []
+    threads = [threading.Thread(target=lambda: found.append(written(model, 3)[0])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def logits_of(model: nn.Module, decoding: Any, weights: str) -> Tensor:
+    """The logits of a text that is read step by step, after its first token."""
+    view, tokens = evaluating(model), torch.randint(19, (2, NEW), generator=torch.Generator().manual_seed(3))
+    decoding = copy.copy(decoding)
+    decoding.states = copy.deepcopy(decoding.states)
+    with torch.inference_mode(), quicken(model, view, weights=weights) as fast:
+        logits = [view.step(tokens[:, n : n + 1], decoding).clone() for n in range(1, NEW)]
+        assert fast.machine is not None and not fast.machine.left
+    return torch.cat(logits, 1)
+
+
+def test_weights_of_one_byte_are_numbers_times_the_scale_of_their_row() -> None:
+    """What is computed is what a model does whose matrices are these, in float32."""
+    model = module(output="logits = unembed(x)")
+    with torch.inference_mode():
+        decoding = evaluating(model).start(2, NEW + 4)
+        evaluating(model).step(torch.zeros(2, 1, dtype=torch.long), decoding)
+    logits, exact = (logits_of(model, decoding, weights) for weights in ("int8", "float32"))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and name.startswith(("layers", "output")):
+                numbers, scales = pack(parameter)
+                assert numbers.abs().amax(1).eq(127).all()
+                parameter.copy_(numbers * scales[:, None])
+    torch.testing.assert_close(logits_of(model, decoding, "float32"), logits, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(exact, logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    numbers, scales = pack(torch.tensor([[0.0, 0.0], [1.0, -2.0]]))
+    torch.testing.assert_close(numbers * scales[:, None], torch.tensor([[0.0, 0.0], [1.0, -2.0]]), atol=1e-2, rtol=0)
+
+
+def test_weights_that_nothing_multiplies_with_are_refused(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="float32 on a CPU.*weights=int8"):
+        written(module().double(), weights="int8")
+    with pytest.raises(ValidationError, match="leave engine at auto"):
+        SamplingSettings(weights="int8", engine="torch")
+    monkeypatch.setenv("PATH", str(no_library))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match="no C.. compiler.*leave out"):
+        written(module(), weights="int8")
