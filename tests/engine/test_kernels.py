@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformula.engine import build
 from transformula.engine.program import StepProgram
 from transformula.engine.recording import Recording, StepRecorder
 
@@ -148,7 +151,25 @@ OPERATIONS: dict[str, Made] = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_program_gives_what_pytorch_gives(name: str) -> None:
-    made = OPERATIONS[name]
+    check_program(OPERATIONS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are kinds of x86")
+@pytest.mark.parametrize("kind", ["x86-64", "x86-64-v3"])
+def test_kernels_for_lesser_processors(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Vectors of 4 and of 8 numbers, whatever this processor has."""
+    if kind != "x86-64" and " avx2 " not in build.cpu():
+        pytest.skip("this processor has no AVX2")
+    monkeypatch.setattr(build, "native", lambda: [f"-march={kind}"])
+    monkeypatch.setattr(build, "KERNELS", build.Kernels())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    build.library(wait=True)
+    for made in OPERATIONS.values():
+        check_program(made)
+
+
+def check_program(made: Made) -> None:
     program = StepProgram([recorded(made, past) for past in PASTS], PASTS[0], PASTS[-1])
     for past in (3, 4, 11, 27, 38):
         ours, theirs = given(), given()
