@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.engine import machine
+from transformula.engine import machine, quickening
 from transformula.engine.build import library
 from transformula.engine.recording import NoProgram
 
@@ -14,5 +14,6 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         library(wait=True)
     except NoProgram as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(machine, "FEWEST_STEPS", 4)
+    for module in (machine, quickening):
+        monkeypatch.setattr(module, "FEWEST_STEPS", 4)
     monkeypatch.setattr(machine, "MAX_SLOWDOWN", 1e9)

@@ -6,6 +6,7 @@ in it is then base + slope * past (`merging`); each operation becomes the words 
 (`machine`). Nothing is compiled for a formula.
 """
 
-from .machine import AUTO, TORCH, Machine, quicken
+from .kinds import AUTO, TORCH
+from .quickening import quicken
 
-__all__ = ["AUTO", "TORCH", "Machine", "quicken"]
+__all__ = ["AUTO", "TORCH", "quicken"]

@@ -5,38 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, TransformulaError, setting
+from ..errors import TransformulaError
 from ..model.decoding import Decoding
-from ..model.transformer import Transformer
 from .build import library
-from .packing import FLOAT32, INT8, Packing
+from .kinds import FEWEST_STEPS, FLOAT32, INT8, OwnStep
+from .packing import Packing
 from .program import StepProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
 
-FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
 MAX_FAILURES = 3  # in a row, after which no program is looked for
-AUTO, TORCH = "auto", "torch"
 ROOMS = ((512, 64), (4096, 512), (2**62, 4096))  # up to so many positions, in steps of so many
 LONGEST = 2**62
 TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
 TOLERANCE = {FLOAT32: 1e-4, INT8: 0.2}  # of a program's first logits beside the model's own, as a share of the largest
 Key = tuple[Any, ...]
-
-
-class OwnStep(NamedTuple):
-    """A model's own step, and how many positions it has learned, if that limits it."""
-
-    step: Callable[..., Any]
-    limit: int | None
 
 
 @dataclass
@@ -224,7 +214,7 @@ def seconds(step: Callable[[int], Any], past: int) -> float:
 
 
 _MACHINES: WeakKeyDictionary[nn.Module, tuple[Key, list[Machine]]] = WeakKeyDictionary()
-"""Of each model what its machines were made for, and those that nobody uses."""
+"""What the machines of each model were made for, and those that nobody uses."""
 _LOCK = threading.Lock()
 
 
@@ -235,23 +225,8 @@ def identity_of(model: nn.Module) -> Key:
     return (type(model), *map(id, model.modules()), *versions)
 
 
-class Quickened(NamedTuple):
-    """A model whose steps a machine makes; None: they are its own."""
-
-    model: Any
-    machine: Machine | None
-
-
-@contextmanager
-def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -> Iterator[Quickened]:
-    """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
-    "torch": nowhere; `weights` "int8": with matrices of one byte a number. One thread at a time has a machine."""
-    here = engine == AUTO and isinstance(model, Transformer) and runs_here(model)
-    if weights != FLOAT32:
-        check_packed(weights, here)
-    if not here:
-        yield Quickened(view, None)
-        return
+def take_machine(model: nn.Module, weights: str) -> Machine:
+    """A machine for the weights that a model has now, which nobody else uses until it is given back."""
     key = identity_of(model)
     with _LOCK:
         known, idle = _MACHINES.get(model, ((), []))
@@ -259,41 +234,12 @@ def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -
             idle = []
             _MACHINES[model] = key, idle
         machine = next((each for each in idle if each.packing.weights == weights), None)
-        if machine is None:
-            machine = Machine(Packing(weights))
-        else:
+        if machine is not None:
             idle.remove(machine)
-    own = OwnStep(view.step, model.context_limit)
-
-    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
-        if new is not None or tokens.shape[1] != 1:
-            return own.step(tokens, decoding, new=new, **others)
-        return machine.step(own, tokens, decoding, **others)
-
-    vars(view)["step"] = step
-    try:
-        yield Quickened(view, machine)
-    finally:
-        del vars(view)["step"]
-        machine.bound = None
-        with _LOCK:
-            idle.append(machine)
+    return machine or Machine(Packing(weights))
 
 
-def check_packed(weights: str, here: bool) -> None:
-    """Raise InputError where matrices cannot be of another type, rather than write another text than was asked for."""
-    remedy = f"leave out {setting('weights', weights)}"
-    if not here:
-        raise InputError(f"weights of type {weights} are for models in float32 on a CPU, without hooks; {remedy}")
-    try:
-        library(wait=True)
-    except NoProgram as error:
-        raise InputError(f"weights of type {weights} need this program's kernels, and {error}; {remedy}") from error
-
-
-def runs_here(model: nn.Module) -> bool:
-    """Whether programs can stand for a model's code: float32 on a CPU, and nobody watches its modules."""
-    tensors = [tensor for tensor in model.parameters() if tensor.is_floating_point()]
-    watched = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    here = bool(tensors) and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-    return here and not watched and not torch.is_autocast_enabled("cpu")
+def give_back(model: nn.Module, machine: Machine) -> None:
+    machine.bound = None
+    with _LOCK:
+        _MACHINES.get(model, ((), []))[1].append(machine)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-FLOAT32, INT8 = "float32", "int8"
+from .kinds import FLOAT32, INT8
+
 Packed = tuple[Tensor, Tensor]
 
 

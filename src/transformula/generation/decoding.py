@@ -100,7 +100,7 @@ def generate(
     ]
     if rows:
         with torch.inference_mode(), quicken(model, evaluating(model), settings.engine, settings.weights) as fast:
-            write_rows(fast.model, rows, settings, window, finished, on_token, fast.machine is not None)
+            write_rows(fast.model, rows, settings, window, finished, on_token, fast.here)
     return [row.written for row in rows]
 
 

@@ -302,7 +302,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         first = tokenizer.marks.opening or (int(self.data.validation.ids[0]),)
         if not tokenizer.marks.opening and b"\n" in tokenizer.pieces:
             first = (tokenizer.pieces.index(b"\n"),)
-        settings = SamplingSettings(max_tokens=200, temperature=0.8, window=True)
+        settings = SamplingSettings(max_tokens=200, temperature=0.8, window=True, engine="torch")
         written = generate(
             decoder,
             [first],

@@ -134,7 +134,7 @@ class Repairing(AlteredText):
         decoder: Any = model
 
         def in_words(row: Repair) -> dict[str, str]:
-            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1)
+            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1, engine="torch")
             best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [row.source.tolist()]})
             texts = (row.source, best[0][0].tokens, row.target)
             return dict(zip(("input", "output", "reference"), (shown(self, ids) for ids in texts), strict=True))

@@ -249,7 +249,7 @@ class Seq2SeqData:
 
     def texts(self, model: Any, records: Sequence[Record], progress: Progress | None = None) -> list[str]:
         """What a model writes for rows, greedily."""
-        sources, greedy = [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0)
+        sources, greedy = [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0, engine="torch")
         return [best[0].text for best in self.limited.predict([model], sources, greedy, progress=progress)]
 
     def beyond_count(self, rows: int) -> int:

@@ -1,0 +1,17 @@
+"""What the files of this room have in common: the kinds of engines and of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+AUTO, TORCH = "auto", "torch"
+FLOAT32, INT8 = "float32", "int8"
+FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
+
+
+class OwnStep(NamedTuple):
+    """A model's own step, and how many positions it has learned, if that limits it."""
+
+    step: Callable[..., Any]
+    limit: int | None

@@ -1,0 +1,81 @@
+"""Where kernels may make a model's steps; the rest of this room is imported at the first step that they may make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, setting
+from ..model.transformer import Transformer
+from .kinds import AUTO, FEWEST_STEPS, FLOAT32, OwnStep
+
+
+@dataclass
+class Quickened:
+    """A view of a model whose steps kernels may make (`here`); machine: the `Machine` that makes them, once one was to
+    be made."""
+
+    model: Any
+    here: bool
+    machine: Any = None
+
+
+@contextmanager
+def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -> Iterator[Quickened]:
+    """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
+    "torch": nowhere; `weights` "int8": with matrices of one byte a number. One thread at a time has a machine."""
+    fast = Quickened(view, engine == AUTO and isinstance(model, Transformer) and runs_here(model))
+    if weights != FLOAT32:
+        check_packed(weights, fast.here)
+    if not fast.here:
+        yield fast
+        return
+    own = OwnStep(view.step, model.context_limit)
+
+    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
+        if new is not None or tokens.shape[1] != 1:
+            return own.step(tokens, decoding, new=new, **others)
+        if fast.machine is None:
+            if weights == FLOAT32 and decoding.capacity - decoding.longest < FEWEST_STEPS:
+                return own.step(tokens, decoding, **others)
+            from .machine import take_machine
+
+            fast.machine = take_machine(model, weights)
+        return fast.machine.step(own, tokens, decoding, **others)
+
+    vars(view)["step"] = step
+    try:
+        yield fast
+    finally:
+        del vars(view)["step"]
+        if fast.machine is not None:
+            from .machine import give_back
+
+            give_back(model, fast.machine)
+
+
+def check_packed(weights: str, here: bool) -> None:
+    """Raise InputError where matrices cannot be of another type, rather than write another text than was asked for."""
+    from .build import library
+    from .recording import NoProgram
+
+    remedy = f"leave out {setting('weights', weights)}"
+    if not here:
+        raise InputError(f"weights of type {weights} are for models in float32 on a CPU, without hooks; {remedy}")
+    try:
+        library(wait=True)
+    except NoProgram as error:
+        raise InputError(f"weights of type {weights} need this program's kernels, and {error}; {remedy}") from error
+
+
+def runs_here(model: nn.Module) -> bool:
+    """Whether programs can stand for a model's code: float32 on a CPU, and nobody watches its modules."""
+    tensors = [tensor for tensor in model.parameters() if tensor.is_floating_point()]
+    watched = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    here = bool(tensors) and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    return here and not watched and not torch.is_autocast_enabled("cpu")
