@@ -74,7 +74,7 @@ def entry(name: str, reports: dict[str, Results]) -> str:
 def verdict(name: str, said: Iterable[Item]) -> str:
     """What the README shows of a study: the command, and the lines that it prints."""
     lines = [line for item in said for line in item_lines(item, WIDTH)]
-    return "\n".join(["```text", f"$ transformula compare --study {name} --root data", "...", *lines, "...", "```"])
+    return "\n".join(["```text", f"$ transformula compare --study {name}", "...", *lines, "...", "```"])
 
 
 def show_verdict(name: str, results: Results) -> None:

@@ -17,14 +17,24 @@ from transformula.comparison.variants import read_variants
 from transformula.errors import ConfigError, InputError, UnknownName
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with what studies read there."""
+    for folder in ("tinyshakespeare", "multi30k"):
+        (tmp_path / folder).mkdir()
+    write_text(tmp_path / "tinyshakespeare").rename(tmp_path / "tinyshakespeare/input.txt")
+    for part, numbers in (("train", range(60)), ("val", range(100, 120))):
+        for language, line in (("de", "{} ist {}\n"), ("en", "{} is {}\n")):
+            lines = [line.format(number, number * number) for number in numbers]
+            (tmp_path / f"multi30k/{part}.{language}").write_text("".join(lines))
+    return tmp_path
+
+
 @pytest.mark.parametrize("name", study_names())
-def test_its_variants_and_settings_can_be_read(name: str, tmp_path: Path) -> None:
+def test_its_variants_and_settings_can_be_read(name: str, root: Path) -> None:
     study = read_study(name)
-    data = tmp_path / "tinyshakespeare/input.txt"
-    data.parent.mkdir()
-    data.write_text("a text")
     assert study.claims, "what papers say stands beside what is measured"
-    for _, settings in study.comparisons(str(tmp_path), {}):
+    for _, settings in study.comparisons(str(root), {}):
         fields = ComparisonSettings.model_fields
         own = ComparisonSettings.read({key: value for key, value in settings.items() if key in fields})
         rest = {key: value for key, value in settings.items() if key not in fields}
@@ -37,14 +47,12 @@ WATCHED |= {what for name in study_names() for names in read_study(name).differe
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_variants_differ_in_what_the_study_states_and_in_nothing_else(name: str, tmp_path: Path) -> None:
+def test_variants_differ_in_what_the_study_states_and_in_nothing_else(name: str, root: Path) -> None:
     """The base and each variant in all of it; two variants in no more than the two state together. Options of words
     that the base lacks belong to the layer."""
     study = read_study(name)
-    (tmp_path / "tinyshakespeare").mkdir()
-    write_text(tmp_path / "tinyshakespeare").rename(tmp_path / "tinyshakespeare/input.txt")
     met = set()
-    for _, settings in study.comparisons(str(tmp_path), {"sizes": 1, "steps": 20, "budget": None, "match": "tokens"}):
+    for _, settings in study.comparisons(str(root), {"sizes": 1, "steps": 20, "budget": None, "match": "tokens"}):
         fields = ComparisonSettings.model_fields
         own = ComparisonSettings.read({key: value for key, value in settings.items() if key in fields})
         plan, _ = make_plan(study.variants, own, {key: value for key, value in settings.items() if key not in fields})
@@ -74,9 +82,19 @@ def test_settings_that_are_given_take_the_place_of_the_studys() -> None:
     assert [settings["longest"] for settings in parts.values()] == [4, 16, 48]
 
 
-def test_data_that_is_missing_is_named_with_the_remedy() -> None:
-    with pytest.raises(InputError, match=r"nowhere/tinyshakespeare/input\.txt.*python-docs"):
-        list(read_study("skips").comparisons("nowhere", {}))
+def test_data_that_is_missing_is_named_with_the_remedy(tmp_path: Path) -> None:
+    """Of a text, built-in data may take its place; of a task with data of its own it may not."""
+    file = tmp_path / "study.yaml"
+    for task, data, other in (("", "a/text.txt", True), ("task: translation, ", "a/train.{de,en}", False)):
+        file.write_text(f"title: a\nquestion: b\nvariants: [c, d]\nsettings: {{{task}data: '{data}'}}\n")
+        with pytest.raises(InputError, match=f"nowhere/{re.escape(data)}.*root=FOLDER") as raised:
+            list(read_study(file).comparisons("nowhere", {}))
+        assert ("python-docs" in str(raised.value)) is other
+
+
+def test_built_in_data_needs_no_folder() -> None:
+    for root in (None, "nowhere"):
+        assert [settings["data"] for _, settings in read_study("swiglu").comparisons(root, {})] == ["python-docs"]
 
 
 def test_an_unknown_study_and_a_file_that_is_none_are_refused(tmp_path: Path) -> None:
