@@ -48,7 +48,7 @@ class Store:
         CheckpointError where the folder holds something else."""
         path = self.folder_of(job) / OUTCOME
         try:
-            outcome = outcome_in(path)
+            outcome = outcome_of_data(load_json(path))
             check_is_of(job, outcome)
         except FileNotFoundError:
             return None
@@ -64,7 +64,7 @@ class Store:
         another run's folder, is passed over."""
         for path in sorted(self.path.glob(f"*/{OUTCOME}")):
             with suppress(OSError, Malformed):
-                outcome = outcome_in(path)
+                outcome = outcome_of_data(load_json(path))
                 if outcome.key == path.parent.name:
                     yield outcome
 
@@ -108,12 +108,6 @@ class Store:
             while not flocked(handle.fileno()):
                 time.sleep(WAIT)
             yield
-
-
-def outcome_in(path: Path) -> Outcome:
-    """The outcome in a file; it ended when this was written, where it does not say. Raises OSError and Malformed."""
-    outcome = outcome_of_data(load_json(path))
-    return outcome if outcome.ended else replace(outcome, ended=path.stat().st_mtime)
 
 
 def outcome_of_data(data: Any) -> Outcome:
