@@ -188,6 +188,15 @@ def test_without_a_compiler_a_text_is_the_same(no_library: Path, monkeypatch: py
     assert texts == written(model, engine="torch")[0]
 
 
+def test_a_cache_that_cannot_be_written_costs_no_text(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (no_library / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(no_library / "file"))
+    model = module()
+    texts, machine = written(model)
+    assert machine.made == 0 and said(machine, "cannot be kept or loaded")
+    assert texts == written(model, engine="torch")[0]
+
+
 def test_a_compiler_that_fails_is_told(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = no_library / "broken"
     broken.write_text("#!/bin/sh\necho a flag is unknown >&2\nexit 1\n")

@@ -84,7 +84,11 @@ KERNELS = Kernels()
 
 
 def library(wait: bool = False) -> ctypes.CDLL:
-    return KERNELS.library(wait)
+    """As `Kernels.library`; NoProgram, too, where the folder of the kernels cannot be written or read."""
+    try:
+        return KERNELS.library(wait)
+    except OSError as error:
+        raise NoProgram(f"its kernels cannot be kept or loaded ({error})") from error
 
 
 def native() -> list[str]:
