@@ -83,7 +83,7 @@ def test_settings_that_are_given_take_the_place_of_the_studys() -> None:
 
 
 def test_data_that_is_missing_is_named_with_the_remedy(tmp_path: Path) -> None:
-    """Of a text, built-in data may take its place; of a task with data of its own it may not."""
+    """Built-in data may take the place of a text, not that of a task's own data."""
     file = tmp_path / "study.yaml"
     for task, data, other in (("", "a/text.txt", True), ("task: translation, ", "a/train.{de,en}", False)):
         file.write_text(f"title: a\nquestion: b\nvariants: [c, d]\nsettings: {{{task}data: '{data}'}}\n")

@@ -162,6 +162,20 @@ def test_what_reads_its_own_numbers_is_left_to_its_code() -> None:
     assert texts == written(model, engine="torch")[0]
 
 
+def test_a_mistake_in_making_a_program_costs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformula.engine.lowering import Lowering
+    from transformula.engine.views import NoKernel
+
+    def mistaken(low: Lowering) -> None:
+        raise NoKernel
+
+    monkeypatch.setattr(Lowering, "leave", mistaken)
+    model = module()
+    texts, machine = written(model)
+    assert machine.made == 0 and said(machine, "NoKernel")
+    assert texts == written(model, engine="torch")[0]
+
+
 def test_wrong_kernels_are_found_by_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformula.engine.lowering import Lowering
 

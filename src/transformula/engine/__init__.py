@@ -6,7 +6,6 @@ in it is then base + slope * past (`merging`); each operation becomes the words 
 (`machine`). Nothing is compiled for a formula.
 """
 
-from .kinds import AUTO, TORCH
 from .quickening import quicken
 
-__all__ = ["AUTO", "TORCH", "quicken"]
+__all__ = ["quicken"]

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ..errors import TransformulaError
 from ..model.decoding import Decoding
 from .build import library
 from .kinds import FEWEST_STEPS, FLOAT32, INT8, OwnStep
@@ -139,8 +138,10 @@ def program_for(
     first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - 1
     try:
         return checked_program(model, decoding, inputs, first, last, packing)
-    except (TransformulaError, RuntimeError, IndexError) as error:  # past what the model can read, for instance
-        raise NoProgram(str(error)) from error
+    except NoProgram:
+        raise
+    except Exception as error:  # whatever a word does: the text is written all the same, by its own code
+        raise NoProgram(f"{type(error).__name__}: {error}") from error
 
 
 def checked_program(
@@ -156,7 +157,7 @@ def checked_program(
                 recordings[past] = walker.step(past)
             used = [recordings[past] for past in (first, first + 1, (first + end) // 2, end)]
             program = StepProgram(distinct(used), first, end, packing)
-        except (NoProgram, IndexError, RuntimeError):
+        except Exception:  # a length at which the step is another, or none
             return None
         return program if program.last == end else None
 
