@@ -23,6 +23,7 @@ TYPED = (
 KILLS = 10
 CLOCK = (
     "seconds",
+    "ended",
     "cpu_seconds",
     "step_seconds",
     "time_ratio",
