@@ -8,7 +8,7 @@ from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.model import build
 from transformula.training.optimizer import optimizers, parameters_of, width_of
-from transformula.training.optimizers.muon import orthogonal
+from transformula.training.optimizers.muon import COEFFICIENTS, STEPS, orthogonal
 from transformula.training.settings import TrainingSettings
 from transformula.words import vocabulary
 
@@ -64,6 +64,19 @@ def test_newton_schulz_brings_singular_values_near_one(shape: tuple[int, ...]) -
     diagonal = torch.diagonal(inside, dim1=-2, dim2=-1)
     assert (diagonal > 0).all()
     assert (inside - torch.diag_embed(diagonal)).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 64), (2, 64, 16), (1, 20, 41), (2, 24, 24)])
+def test_long_matrices_become_what_the_steps_one_by_one_make_of_them(shape: tuple[int, ...]) -> None:
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    left, _, right = torch.linalg.svd(drawn, full_matrices=False)
+    values = torch.logspace(0, -6, min(shape[1:]))  # the smallest are lost in float32 where they are squared
+    x = (matrices := left @ torch.diag(values) @ right).double()
+    x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
+    for _ in range(STEPS):
+        square = x @ x.mT
+        x = COEFFICIENTS[0] * x + (COEFFICIENTS[1] * square + COEFFICIENTS[2] * square @ square) @ x
+    torch.testing.assert_close(orthogonal(matrices).double(), x, atol=2e-3, rtol=0)
 
 
 def test_one_batch_of_matrices_is_what_each_alone_is() -> None:
