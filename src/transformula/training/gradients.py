@@ -4,6 +4,7 @@ adds and measures, by name: such as the loss by which experts share the load."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +15,29 @@ from .state import RunState
 from .telemetry import Telemetry
 
 
-def make_gradients(state: RunState, telemetry: Telemetry, parts: Sequence[Part]) -> tuple[float, dict[str, float]]:
+@dataclass(frozen=True)
+class StepGradients:
+    """What is known of a step whose gradients are there.
+
+    loss      the task's; named: those that the model adds
+    norm      of the gradient, before it is clipped
+    measures  of the model, by name
+    """
+
+    loss: float
+    named: dict[str, float]
+    norm: float
+    measures: dict[str, float]
+
+
+def make_gradients(state: RunState, telemetry: Telemetry, parts: Sequence[Part]) -> tuple[Tensor, dict[str, Tensor]]:
     """Gradients of the mean loss over micro-batches, into the masters; returns (the task's loss, the model's by name).
 
-    Each micro-batch has a seed of its own, so that it can be made again alone.
+    Each micro-batch has a seed of its own, so that it can be made again alone. No number is read, so that a device is
+    not waited for.
     """
     losses: list[Tensor] = []
-    sums: dict[str, float] = {}
+    sums: dict[str, Tensor] = {}
     state.weights.clear()
     for micro, batch, share in parts:
         model = state.weights.model
@@ -33,9 +50,19 @@ def make_gradients(state: RunState, telemetry: Telemetry, parts: Sequence[Part])
         state.weights.collect()
         losses.append(loss.detach())
         for name, value in named.items():
-            sums[name] = sums.get(name, 0.0) + float(value.detach())
+            sums[name] = sums[name] + value.detach() if name in sums else value.detach()
     state.batch = None
-    return float(torch.stack(losses).sum()), sums
+    return torch.stack(losses).sum(), sums
+
+
+def read_numbers(*groups: Mapping[str, Tensor | float]) -> list[dict[str, float]]:
+    """Tensors of one number each as numbers, by name: a device is waited for once for all."""
+    tensors = [value.detach() for group in groups for value in group.values() if isinstance(value, Tensor)]
+    numbers = iter(torch.stack([one.to(tensors[0].device) for one in tensors]).tolist() if tensors else ())
+    return [
+        {name: next(numbers) if isinstance(value, Tensor) else float(value) for name, value in group.items()}
+        for group in groups
+    ]
 
 
 def whole_loss_of(state: RunState, model: nn.Module, batch: Batch, share: float) -> Tensor:
@@ -55,10 +82,10 @@ def named_losses(model: nn.Module) -> dict[str, Tensor]:
     return dict(getattr(model, "named_losses", dict)())
 
 
-def named_measures(model: nn.Module) -> dict[str, float]:
-    """What the model measured in this step, by name: {"layers.1.experts.largest_load": 1.8}. A model says it by a
+def named_measures(model: nn.Module) -> dict[str, Tensor | float]:
+    """What the model measured in this step, by name: {"layers.1.experts.largest_load": tensor}. A model says it by a
     method of this name; others have none."""
-    return {name: float(value) for name, value in getattr(model, "named_measures", dict)().items()}
+    return dict(getattr(model, "named_measures", dict)())
 
 
 def whole_loss(loss: Tensor, named: Mapping[str, Tensor]) -> Tensor:

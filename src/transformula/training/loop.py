@@ -26,7 +26,7 @@ from .disk import Disk
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts, hang_message
 from .fit import shares_of
-from .gradients import make_gradients, named_measures
+from .gradients import StepGradients, make_gradients, named_measures, read_numbers
 from .guard import Guard
 from .meter import Meter, StepRecord
 from .parallel.data_parallel import GradientSums, parts_of_rank
@@ -127,45 +127,49 @@ class Trainer:
         state, begin = self.state, time.monotonic()
         p, settings = state.position, state.settings
         generators = random.getstate(), np.random.get_state()
-        batches = [state.task.batch(p.step, micro).to(state.device) for micro in range(settings.accumulate)]
+        batches = [state.task.batch(p.step, micro) for micro in range(settings.accumulate)]
         waited = time.monotonic() - begin
-        units = sum(state.task.units(batch) for batch in batches)
-        shared = shares_of(state.task, batches, settings.micro_batches * state.ranks.data_size)
+        units = sum(state.task.units(batch) for batch in batches)  # counted here, so that no device is waited for
+        shares = shares_of(state.task, batches, settings.micro_batches * state.ranks.data_size)
+        shared = [(batch.to(state.device), share) for batch, share in shares]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, state.progress(max(1, units)), self.schedule)
-        loss, named = self._gradients(shared)
-        clip: Any = torch.nn.utils.clip_grad_norm_ if state.sharded is None else clip_gradients
-        norm = float(clip(state.parameters, settings.clip or math.inf))
-        objective = loss + sum(named.values())
-        if fault := self.guard.fault(loss, objective, norm):
+        made = self._gradients(shared)
+        objective = made.loss + sum(made.named.values())
+        if fault := self.guard.fault(made.loss, objective, made.norm):
+            measured = {"loss": made.loss, "objective": objective, "gradient_norm": made.norm}
             with with_generators(*generators):
-                self.guard.answer(fault, shared, {"loss": loss, "objective": objective, "gradient_norm": norm}, units)
+                self.guard.answer(fault, shared, measured, units)
             return
         state.between_steps = False
-        measures = self._update(lr)
+        self._update(lr)
         p.step, p.units = p.step + 1, p.units + units
         if state.average is not None:
             state.average.update(p.step)
         state.between_steps = True
-        self.meter.take(StepRecord(loss, named, measures, norm, lr, units, time.monotonic() - begin, waited))
+        self.meter.take(StepRecord(**vars(made), lr=lr, units=units, seconds=time.monotonic() - begin, waited=waited))
 
-    def _gradients(self, shared: list[tuple[Batch, float]]) -> tuple[float, dict[str, float]]:
-        """Gradients of a step into the masters, of all ranks; returns the task's loss and the model's by name."""
+    def _gradients(self, shared: list[tuple[Batch, float]]) -> StepGradients:
+        """Gradients of a step into the masters, of all ranks, clipped."""
         state = self.state
         state.weights.model.train()
         self.guard.remember()
         own = parts_of_rank(state.ranks, shared)
         loss, named = make_gradients(state, self.telemetry, own)
+        losses: Any = {"": loss, **named}
         if self.sums is not None:
-            loss, named = self.sums.summed(loss, named, idle=not any(share for _, _, share in own))
+            (losses,) = read_numbers(losses)
+            losses = self.sums.summed(losses, idle=not any(share for _, _, share in own))
         self.telemetry.note_gradients()
-        return loss, named
+        clip: Any = torch.nn.utils.clip_grad_norm_ if state.sharded is None else clip_gradients
+        norm = clip(state.parameters, state.settings.clip or math.inf)
+        read, norms, measures = read_numbers(losses, {"": norm}, named_measures(state.weights.model))
+        return StepGradients(read.pop(""), read, norms[""], measures)
 
-    def _update(self, lr: float) -> dict[str, float]:
-        """Change the weights by their gradients, and drop these; returns what the model measured in this step."""
+    def _update(self, lr: float) -> None:
+        """Change the weights by their gradients, and drop these."""
         state, weights = self.state, self.state.weights
         state.optimizer.step(lr)
         weights.adapters.merge()
-        measures = named_measures(weights.model)
         change: Any = getattr(weights.model, "after_step", None)
         if change is not None:
             change()
@@ -173,7 +177,6 @@ class Trainer:
             state.after_step(weights.master)
         weights.publish()
         weights.clear()
-        return measures
 
 
 @contextmanager

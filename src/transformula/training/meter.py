@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from . import machine
 from .disk import Disk
-from .gradients import by_kind, worst_by_kind
+from .gradients import StepGradients, by_kind, worst_by_kind
 from .state import RunState
 from .telemetry import Telemetry
 
@@ -15,20 +15,13 @@ MIN_WAITING_SHARE = 0.01  # of a step that waits for data, from which a person i
 
 
 @dataclass(frozen=True)
-class StepRecord:
+class StepRecord(StepGradients):
     """A step that was made.
 
-    loss      the task's; named: those that the model adds
-    measures  of the model, by name
-    norm      of the gradient, before it is clipped
     units     that it saw
     seconds   that it took, and waited: of these, for its data
     """
 
-    loss: float
-    named: dict[str, float]
-    measures: dict[str, float]
-    norm: float
     lr: float
     units: int
     seconds: float

@@ -99,7 +99,7 @@ class LogMel(TypedWord):
         check_waveform(audio, max(half + 1, self.hop), "logmel(audio)")
         precise = torch.promote_types(self.like.dtype, torch.float32)
         samples, device = audio.shape[1], audio.device
-        last = torch.tensor(samples - 1, device=device) if real is None else real.sum(1, keepdim=True) - 1
+        last = samples - 1 if real is None else real.sum(1, keepdim=True) - 1
         places = torch.arange(-half, samples + half, device=device).abs()[None]
         places = torch.where(places > last, 2 * last - places, places).clamp(0, samples - 1)
         mirrored = audio.to(precise).gather(1, places.expand(audio.shape[0], -1))

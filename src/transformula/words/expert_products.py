@@ -104,7 +104,7 @@ def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
     room = [0] * n
     for first, end, each in runs:
         room[first:end] = [each] * (end - first)
-    before = torch.tensor(room, device=chosen.device) - counts
+    before = torch.tensor(room).to(chosen.device, non_blocking=True) - counts
     before = before.cumsum(0) - before  # places left empty before those of each expert
     places = torch.arange(len(choices), device=chosen.device) + before[choices[order]]
     tokens = order.new_full((places_of(runs),), rows)
@@ -292,6 +292,9 @@ def _collect(of_product: Tensor, x: Tensor, of_weight: Tensor | None, of_bias: T
 
 def _gradients(like: Tensor, layout: Layout) -> Tensor:
     """A table for gradients: 0 for experts in no run, not filled for the others."""
-    table, used = torch.empty_like(like), {e for first, end, _ in layout.runs for e in range(first, end)}
-    table[[e for e in range(len(table)) if e not in used]] = 0
+    table, after = torch.empty_like(like), 0
+    for first, end, _ in [*layout.runs, (len(table), 0, 0)]:
+        if after < first:
+            table[after:first] = 0
+        after = end
     return table

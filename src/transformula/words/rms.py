@@ -99,7 +99,7 @@ def _root(x: Tensor, eps: float) -> Tensor:
     constant = _CONSTANTS.get(key)
     if constant is None:
         with torch.inference_mode(False):
-            constant = torch.tensor(eps, dtype=dtype, device=x.device)
+            constant = torch.full((), eps, dtype=dtype, device=x.device)
         if type(constant) is Tensor:  # not one of a mode that follows the code
             _CONSTANTS[key] = constant
     # the same in fewer calls: at length 1 they are what it costs

@@ -239,7 +239,9 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
 
     def make() -> Seen:
         seen = _make_seen(settings, NO_EXTRAS, replace(grid, queries=queries, keys=keys), dtype, apart)
-        return seen._replace(some=None) if seen.some is not None and bool(seen.some.all()) else seen
+        some = seen.some
+        all_see = some is not None and not cpu.numberless(some) and bool(some.all())
+        return seen._replace(some=None) if all_see else seen
 
     seen = keep(_SEEN, 8, (*key, queries, keys, grid.device), make)
     return Seen(*(_cut(table, grid) for table in seen))

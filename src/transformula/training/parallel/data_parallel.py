@@ -39,20 +39,21 @@ class GradientSums:
 
     def __init__(self, ranks: Ranks, model: nn.Module, parameters: Sequence[nn.Parameter]) -> None:
         self.ranks, self.model, self.parameters = ranks, model, list(parameters)
-        self._names: list[str] = []  # of named losses, in the order in which they are summed
+        self._names = [""]  # of losses, in the order in which they are summed
 
     @torch.no_grad()
-    def summed(self, loss: float, named: Mapping[str, float], idle: bool) -> tuple[float, dict[str, float]]:
-        """The step's loss and named losses; puts the sums into the gradients, counts and buffers of the model.
+    def summed(self, named: Mapping[str, float], idle: bool) -> dict[str, float]:
+        """The step's losses; puts the sums into the gradients, counts and buffers of the model.
 
-        idle  this rank had no rows of its own
+        named  the losses of this rank by name, the task's under ""
+        idle   this rank had no rows of its own
         """
         new = [name for name in named if name not in self._names]
         if not self.ranks.counts:
-            loss, named = 0.0, dict.fromkeys(named, 0.0)
+            named = dict.fromkeys(named, 0.0)
         given = [float(p.grad is not None) for p in self.parameters]
         values = [named.get(name, 0.0) for name in self._names]
-        loss, others, *sums = self.ranks.meet(loss, float(bool(new)), *values, *given)
+        others, *sums = self.ranks.meet(float(bool(new)), *values, *given)
         if others:  # a name that some rank sees for the first time
             names = dict.fromkeys(name for own in self.ranks.each(new) for name in own)
             more = [name for name in names if name not in self._names]
@@ -63,7 +64,7 @@ class GradientSums:
         self._sum_gradients(sums[len(self._names) :])
         self._sum_counts(idle or not self.ranks.counts)
         self._average_buffers()
-        return loss, {**{name: made[name] for name in named}, **made}
+        return {**{name: made[name] for name in named}, **made}
 
     def _sum_gradients(self, given: Sequence[float]) -> None:
         gradients: list[Tensor] = []
