@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformula.engine import build
+from transformula.engine.packing import GROUP, pack, rounded
+from transformula.engine.products import product
 from transformula.engine.program import StepProgram
 from transformula.engine.recording import Recording, StepRecorder
 
@@ -156,17 +158,50 @@ def test_a_program_gives_what_pytorch_gives(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are kinds of x86")
-@pytest.mark.parametrize("kind", ["x86-64", "x86-64-v3"])
-def test_kernels_for_lesser_processors(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Vectors of 4 and of 8 numbers, whatever this processor has."""
-    if kind != "x86-64" and " avx2 " not in build.cpu():
-        pytest.skip("this processor has no AVX2")
+@pytest.mark.parametrize("kind, needs", [("x86-64", ""), ("x86-64-v3", "avx2"), ("x86-64-v4", "avx512bw")])
+def test_kernels_for_lesser_processors(
+    kind: str, needs: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Vectors of 4, 8 and 16 numbers, whatever this processor has, without instructions for products of bytes."""
+    if needs not in build.cpu():
+        pytest.skip(f"this processor has no {needs}")
     monkeypatch.setattr(build, "native", lambda: [f"-march={kind}"])
     monkeypatch.setattr(build, "KERNELS", build.Kernels())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     build.library(wait=True)
     for made in OPERATIONS.values():
         check_program(made)
+    for shape in SHAPES:
+        check_bytes(*shape)
+
+
+SHAPES = [(1, 64, 256), (2, 5, 3), (7, 130, 300), (13, 64, 520), (6, 200, 31)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_bytes(shape: tuple[int, int, int]) -> None:
+    check_bytes(*shape)
+
+
+def check_bytes(rows: int, outputs: int, inputs: int) -> None:
+    """A product with both sides rounded to bytes: each row of the matrix, and each group of 256 numbers of x, by its
+    largest number."""
+    x, matrix, bias = numbers(rows, inputs, seed=1), numbers(outputs, inputs, seed=2), numbers(outputs, seed=3)
+    x[0, : inputs // 2] = 0
+    matrix[-1] = 0
+    whole, scales = rounded(matrix)
+    assert whole.abs().max() == 127 and not whole[-1].any()
+    torch.testing.assert_close(whole * scales[:, None], matrix, atol=float(matrix.abs().max()) / 250, rtol=0)
+    expected = torch.zeros(rows, outputs, dtype=torch.float64)
+    for group, part in zip(x.split(GROUP, 1), whole.double().split(GROUP, 1), strict=True):
+        most = group.abs().amax(1, keepdim=True)
+        bytes_ = (group * torch.where(most > 0, 127 / most, 0)).round().double()
+        expected += bytes_ @ part.T * most / 127
+    expected = expected * scales + bias
+    torch.testing.assert_close(product(x, pack(matrix), bias, outputs), expected.float(), rtol=1e-4, atol=1e-4)
+    plain = product(x[None], pack(matrix), None, outputs)
+    assert plain.shape == (1, rows, outputs)
+    torch.testing.assert_close(plain[0] + bias, expected.float(), rtol=1e-4, atol=1e-4)
 
 
 def check_program(made: Made) -> None:

@@ -154,8 +154,8 @@ def linear(low: Lowering, step: ProgramStep, out: View) -> None:
     need_floats(x, w, b, out)
     need(w.contiguous and w.whole and len(w.sizes) == 2 and out.contiguous and (b is None or b.contiguous))
     x, (n, k) = low.contiguous(x), w.sizes
-    (rows, _), (matrix, scales) = rows_of(x), low.packed(w)
-    addresses = (low.address(view) for view in (matrix, scales, b, out))
+    rows, _ = rows_of(x)
+    addresses = (low.address(view) for view in (*low.packed(w), b, out))
     low.emit(op.LINEAR, low.address(x), k, *addresses, n, rows, n, k)
 
 

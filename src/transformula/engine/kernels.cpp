@@ -302,27 +302,9 @@ static void iota(const T& o, I begin, I step) {
 
 // ---- products
 
-// W weights as numbers; those of one byte have a scale for each row, with which its sums are multiplied
-static inline V weights(const F* p) { return load(p); }
-static inline V weights(const int8_t* p) {
-#if defined(__AVX512F__)
-  return (V)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
-#elif defined(__AVX2__)
-  return (V)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
-#else
-  V v;
-  for (int i = 0; i < W; i++) v[i] = p[i];
-  return v;
-#endif
-}
-struct Rows {  // of a matrix: what is multiplied with their sums (0: nothing is), and what is added (0: nothing)
-  const F *scale, *bias;
-  Rows at(I n) const { return {scale ? scale + n : 0, bias ? bias + n : 0}; }
-  F operator()(int r, F sum) const { return (scale ? sum * scale[r] : sum) + (bias ? bias[r] : 0); }
-};
-// R rows of w with C rows of x: vectors go along K
-template <int R, int C, class Q>
-static inline void tile(const Q* w, I K, const F* x, I ldx, F* y, I ldy, Rows rows) {
+// R rows of w with C rows of x: vectors go along K; b: what is added (0: nothing)
+template <int R, int C>
+static inline void tile(const F* w, I K, const F* x, I ldx, F* y, I ldy, const F* b) {
   V a[R][C] = {};
   I k = 0;
   for (; k + W <= K; k += W) {
@@ -330,7 +312,7 @@ static inline void tile(const Q* w, I K, const F* x, I ldx, F* y, I ldy, Rows ro
     for (int c = 0; c < C; c++) xs[c] = load(x + c * ldx + k);
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
-      V v = weights(w + r * K + k);
+      V v = load(w + r * K + k);
 #pragma GCC unroll 8
       for (int c = 0; c < C; c++) a[r][c] += v * xs[c];
     }
@@ -341,42 +323,40 @@ static inline void tile(const Q* w, I K, const F* x, I ldx, F* y, I ldy, Rows ro
     else for (int r = 0; r < R; r++) s[r] = sum(a[r][c]);
     for (int r = 0; r < R; r++) {
       for (I q = k; q < K; q++) s[r] += w[r * K + q] * x[c * ldx + q];
-      y[c * ldy + r] = rows(r, s[r]);
+      y[c * ldy + r] = b ? s[r] + b[r] : s[r];
     }
   }
 }
-template <class Q>
-static inline void rows4(const Q* w, I K, const F* x, F* y, Rows rows) {  // two sums a row hide the latency
+static inline void rows4(const F* w, I K, const F* x, F* y, const F* b) {  // two sums a row hide the latency
   V a[4][2] = {};
   I k = 0;
   for (; k + 2 * W <= K; k += 2 * W) {
     V p = load(x + k), q = load(x + k + W);
 #pragma GCC unroll 4
     for (int r = 0; r < 4; r++) {
-      a[r][0] += weights(w + r * K + k) * p;
-      a[r][1] += weights(w + r * K + k + W) * q;
+      a[r][0] += load(w + r * K + k) * p;
+      a[r][1] += load(w + r * K + k + W) * q;
     }
   }
   V4 s = sums(a[0][0] + a[0][1], a[1][0] + a[1][1], a[2][0] + a[2][1], a[3][0] + a[3][1]);
   for (int r = 0; r < 4; r++) {
     F t = s[r];
     for (I q = k; q < K; q++) t += w[r * K + q] * x[q];
-    y[r] = rows(r, t);
+    y[r] = b ? t + b[r] : t;
   }
 }
 // y (M, N) = x (M, K) w (N, K)^T + b; rows of x and y lie ldx and ldy apart, w is whole
-template <class Q>
-static void linear(const F* x, I ldx, const Q* w, Rows rows, F* y, I ldy, I M, I N, I K) {
+static void linear(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
+  auto at = [&](I n) { return b ? b + n : 0; };
   I n = 0;
   if (M == 1) {
-    for (; n + 4 <= N; n += 4) rows4(w + n * K, K, x, y + n, rows.at(n));
-    for (; n < N; n++) tile<1, 1>(w + n * K, K, x, ldx, y + n, ldy, rows.at(n));
+    for (; n + 4 <= N; n += 4) rows4(w + n * K, K, x, y + n, at(n));
+    for (; n < N; n++) tile<1, 1>(w + n * K, K, x, ldx, y + n, ldy, at(n));
     return;
   }
   constexpr int C = W == 16 ? 6 : 2;  // as many as there are registers for
   for (; n + 4 <= N; n += 4) {
-    const Q* row = w + n * K;
-    Rows four = rows.at(n);
+    const F *row = w + n * K, *four = at(n);
     I m = 0;
     for (; m + C <= M; m += C) tile<4, C>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
     for (; C > 4 && m + 4 <= M; m += 4) tile<4, 4>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
@@ -384,7 +364,127 @@ static void linear(const F* x, I ldx, const Q* w, Rows rows, F* y, I ldy, I M, I
     for (; m < M; m++) tile<4, 1>(row, K, x + m * ldx, ldx, y + m * ldy + n, ldy, four);
   }
   for (; n < N; n++)
-    for (I m = 0; m < M; m++) tile<1, 1>(w + n * K, K, x + m * ldx, ldx, y + m * ldy + n, ldy, rows.at(n));
+    for (I m = 0; m < M; m++) tile<1, 1>(w + n * K, K, x + m * ldx, ldx, y + m * ldy + n, ldy, at(n));
+}
+
+// ---- products of bytes
+//
+// x is rounded to bytes, GROUP numbers with one scale; sums of products of bytes are exact, on every processor. A matrix
+// stands in panels of PANEL rows: four bytes of each row in turn, then the next four. `offsets` are 128 times the sums
+// of each row's groups, for processors that take bytes of x from 0 to 255.
+
+constexpr int PANEL = 64, GROUP = 256, PER = 4, PART = PER * W;  // PART rows of a panel at a time
+typedef int32_t VI __attribute__((vector_size(4 * W), aligned(4), may_alias));
+#if defined(__AVX512VNNI__)
+constexpr int SHIFT = 128;
+static inline VI dot4(VI s, const int8_t* w, int32_t x) {
+  return (VI)_mm512_dpbusd_epi32((__m512i)s, _mm512_set1_epi32(x), _mm512_loadu_si512(w));
+}
+#else
+constexpr int SHIFT = 0;
+#if defined(__AVX2__)
+static inline __m256i dot4_256(__m256i s, const int8_t* w, __m256i x) {  // |x| times w with the sign of x
+  __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(_mm256_loadu_si256((const __m256i*)w), x));
+  return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#endif
+static inline VI dot4(VI s, const int8_t* w, int32_t x) {
+#if defined(__AVX512F__)
+  __m256i v = _mm256_set1_epi32(x);
+  __m256i low = dot4_256(_mm512_castsi512_si256((__m512i)s), w, v);
+  __m256i high = dot4_256(_mm512_extracti64x4_epi64((__m512i)s, 1), w + 32, v);
+  return (VI)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+#elif defined(__AVX2__)
+  return (VI)dot4_256((__m256i)s, w, _mm256_set1_epi32(x));
+#else
+  int8_t q[4];
+  memcpy(q, &x, 4);
+  for (int i = 0; i < W; i++) s[i] += q[0] * w[4 * i] + q[1] * w[4 * i + 1] + q[2] * w[4 * i + 2] + q[3] * w[4 * i + 3];
+  return s;
+#endif
+}
+#endif
+static inline V as_floats(VI v) { return __builtin_convertvector(v, V); }
+
+// Rows of x as bytes, each in `padded`, and a scale for each group.
+static void to_bytes(const F* x, I ldx, I M, I K, I padded, uint8_t* q, F* scales) {
+  for (I m = 0; m < M; m++)
+    for (I g = 0; g < padded; g += GROUP) {
+      const F* row = x + m * ldx + g;
+      I n = K - g < GROUP ? K - g : GROUP;
+      F most = 0;
+      for (I k = 0; k < n; k++) most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
+      F step = most > 0 ? 127 / most : 0;
+      *scales++ = most / 127;
+      uint8_t* to = q + m * padded + g;
+      for (I k = 0; k < n; k++) to[k] = (uint8_t)((int32_t)__builtin_rintf(row[k] * step) + SHIFT);
+      for (I k = n; k < GROUP && g + k < padded; k++) to[k] = SHIFT;
+    }
+}
+// R rows of bytes with a part of a panel: t (R, PART)
+template <int R>
+static inline void part_of_panel(
+    const int8_t* w, const uint8_t* x, I padded, const F* scales, I groups, const int32_t* offsets, I ldo, F* t) {
+  for (I g = 0; g < groups; g++, offsets += ldo) {
+    VI a[R][PER];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+      for (int p = 0; p < PER; p++) a[r][p] = SHIFT ? -*(const VI*)(offsets + p * W) : VI{};
+    I end = (g + 1) * GROUP < padded ? (g + 1) * GROUP : padded;
+    for (I k = g * GROUP; k < end; k += 4) {
+      const int8_t* v = w + k * PANEL;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        int32_t four;
+        memcpy(&four, x + r * padded + k, 4);
+#pragma GCC unroll 8
+        for (int p = 0; p < PER; p++) a[r][p] = dot4(a[r][p], v + 4 * W * p, four);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+      for (int p = 0; p < PER; p++) {
+        V s = as_floats(a[r][p]) * scales[r * groups + g];
+        F* to = t + r * PART + p * W;
+        store(to, g ? load(to) + s : s);
+      }
+  }
+}
+struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, rows)
+  const int8_t* panels;
+  const F* scales;
+  const int32_t* offsets;
+};
+static std::vector<uint8_t> rounded;
+static std::vector<F> steps;
+static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N, I K) {
+  constexpr int R = W == 16 ? 6 : 2;
+  I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
+  rounded.resize(M * padded);
+  steps.resize(M * groups);
+  to_bytes(x, ldx, M, K, padded, rounded.data(), steps.data());
+  F t[R * PART];
+  for (I n = 0; n < N; n += PART) {
+    const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
+    I count = N - n < PART ? N - n : PART;
+    for (I m = 0; m < M;) {
+      const uint8_t* q = rounded.data() + m * padded;
+      const F* s = steps.data() + m * groups;
+      I rows = M - m >= R ? R : M - m >= 4 && R > 4 ? 4 : M - m >= 2 ? 2 : 1;
+      auto part = [&](auto f) { f(panel, q, padded, s, groups, w.offsets + n, whole, t); };
+      if (rows == R) part(part_of_panel<R>);
+      else if (rows == 4) part(part_of_panel<4>);
+      else if (rows == 2) part(part_of_panel<2>);
+      else part(part_of_panel<1>);
+      for (I r = 0; r < rows; r++, m++) {
+        F* to = y + m * ldy + n;
+        if (b) for (I i = 0; i < count; i++) to[i] = t[r * PART + i] * w.scales[n + i] + b[n + i];
+        else for (I i = 0; i < count; i++) to[i] = t[r * PART + i] * w.scales[n + i];
+      }
+    }
+  }
 }
 static inline F dot(const F* a, const F* b, I n) {
   V s = {}, t = {};
@@ -630,6 +730,12 @@ const char* binary_names() {
       "logical_and logical_or remainder floor_divide";
 }
 
+// y (M, N) = x (M, K) times the transpose of a matrix of bytes, plus b
+void multiply(
+    const F* x, const int8_t* panels, const F* scales, const int32_t* offsets, const F* b, F* y, I M, I N, I K) {
+  linear(x, K, Bytes{panels, scales, offsets}, b, y, N, M, N, K);
+}
+
 // Runs a program: its words now are base + slope * past.
 void run(const I* base, const I* slope, I* now, I count, I past, Call call) {
   for (I i = 0; i < count; i++) now[i] = base[i] + slope[i] * past;
@@ -643,9 +749,9 @@ void run(const I* base, const I* slope, I* now, I count, I past, Call call) {
       case 2: binary(a[3 * TENSOR], tensor(0), tensor(1), tensor(2)); break;
       case 3: where(tensor(0), tensor(1), tensor(2), tensor(3)); break;
       case 4: {
-        Rows rows{(F*)a[3], (F*)a[4]};
-        if (rows.scale) linear((F*)a[0], a[1], (int8_t*)a[2], rows, (F*)a[5], a[6], a[7], a[8], a[9]);
-        else linear((F*)a[0], a[1], (F*)a[2], rows, (F*)a[5], a[6], a[7], a[8], a[9]);
+        Bytes bytes{(int8_t*)a[2], (F*)a[3], (int32_t*)a[4]};
+        if (bytes.scales) linear((F*)a[0], a[1], bytes, (F*)a[5], (F*)a[6], a[7], a[8], a[9], a[10]);
+        else linear((F*)a[0], a[1], (F*)a[2], (F*)a[5], (F*)a[6], a[7], a[8], a[9], a[10]);
         break;
       }
       case 5: matmul(tensor(0), tensor(1), tensor(2), a[3 * TENSOR]); break;

@@ -213,14 +213,15 @@ class Lowering:
         """The view, or a copy of it whose numbers lie side by side."""
         return view if view.contiguous else self.copied(view)
 
-    def packed(self, matrix: View) -> tuple[View, View | None]:
-        """A matrix as it is multiplied with, and the scales of its rows, if it has such."""
+    def packed(self, matrix: View) -> tuple[View, View | None, View | None]:
+        """A matrix as it is multiplied with; where that is in bytes, the scales of its rows and their offsets."""
         packed = self.packing.of(matrix.slot.tensor)
         if packed is None or matrix.offset != ZERO:
-            return matrix, None
-        numbers, scales = (Slot(tensor=tensor) for tensor in packed)
-        rows = View(scales, torch.float32, ZERO, matrix.sizes[:1], (ONE,))
-        return View(numbers, torch.int8, ZERO, matrix.sizes, matrix.strides), rows
+            return matrix, None, None
+        panels, scales, offsets = (
+            View(Slot(tensor=tensor), tensor.dtype, ZERO, (Affine(tensor.numel()),), (ONE,)) for tensor in packed
+        )
+        return panels, scales, offsets
 
     def function(self, name: str, out: View, x: View) -> None:
         """out = f(x), number by number."""

@@ -67,6 +67,15 @@ class Machine:
         self.made += 1
         return run(bound, tokens, decoding, others)
 
+    def read(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Any) -> Any:
+        """As `model.step(tokens, decoding, **others)`, several positions of each row."""
+        if self.packing.weights == FLOAT32:
+            return model.step(tokens, decoding, **others)
+        from .products import ByteProducts
+
+        with ByteProducts(self.packing):
+            return model.step(tokens, decoding, **others)
+
     def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
         """A program for the next step of this decoding. Raises NoProgram."""
         bound, past = self.bound, decoding.longest

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .kinds import FLOAT32, INT8
 
-Packed = tuple[Tensor, Tensor]
+PANEL, GROUP = 64, 256  # rows of a panel, and numbers of a group; as in kernels.cpp
 
 
-def pack(matrix: Tensor) -> Packed:
+class Packed(NamedTuple):
+    """A matrix (N, K) as the kernels multiply with it.
+
+    panels   int8, (N / PANEL, K / 4, PANEL, 4): four numbers of each row of a panel in turn; filled up with zeros
+    scales   float32, (N,), with which each row is multiplied
+    offsets  int32, (K / GROUP, N): 128 times the sum of each group of a row
+    """
+
+    panels: Tensor
+    scales: Tensor
+    offsets: Tensor
+
+
+def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """(N, K) as int8, and the scales (N,), in float32, with which its rows are multiplied: w is about q * scale."""
     largest = matrix.abs().amax(1).float()
     scales = largest / 127
     # a row of zeros has the scale 0
     steps = torch.where(scales > 0, scales, torch.ones_like(scales))
     return (matrix / steps[:, None]).round().clamp(-127, 127).to(torch.int8), scales
+
+
+def pack(matrix: Tensor) -> Packed:
+    numbers, scales = rounded(matrix)
+    rows, columns = numbers.shape
+    filled = F.pad(numbers, (0, -columns % 4, 0, -rows % PANEL))
+    panels = filled.view(-1, PANEL, filled.shape[1] // 4, 4).transpose(1, 2).contiguous()
+    groups = F.pad(filled, (0, -filled.shape[1] % GROUP)).view(len(filled), -1, GROUP)
+    offsets = 128 * groups.sum(-1, dtype=torch.int32).T
+    return Packed(panels, F.pad(scales, (0, -rows % PANEL)), offsets.contiguous())
 
 
 class Packing:

@@ -46,6 +46,10 @@ class StepProgram:
         self._past = 0
         self._made: dict[int, Any] = {}
         self._call = CALL(self._callback)
+        arrays = (self.base, self.slope, self.now)
+        self._words = *(ctypes.c_void_p(array.ctypes.data) for array in arrays), ctypes.c_int64(len(self.base))
+        self._outputs: dict[str, Tensor] | None = None
+        self._alike = all(view.whole for view in merged.outputs.values())
 
     def _last(self, last: int) -> int:
         """The last past at which every view lies within the memory that it is of."""
@@ -104,7 +108,7 @@ class StepProgram:
 
     def bind(self, given: Mapping[str, Tensor]) -> None:
         """Take these tensors, of the same shapes and strides as those of the recordings."""
-        self.given = dict(given)
+        self.given, self._outputs = dict(given), None
         self._made.clear()
         for name, rows in self._relocations.items():
             self.base[rows[:, 0]] = self.given[name].untyped_storage().data_ptr() + rows[:, 1]  # type: ignore[call-overload]
@@ -112,12 +116,13 @@ class StepProgram:
     def run(self, past: int) -> dict[str, Tensor]:
         """Make the step after `past` positions. Raises what an operation of PyTorch's raises."""
         self._past = past
-        pointers = (ctypes.c_void_p(array.ctypes.data) for array in (self.base, self.slope, self.now))
-        self.library.run(*pointers, ctypes.c_int64(len(self.base)), ctypes.c_int64(past), self._call)
+        self.library.run(*self._words, ctypes.c_int64(past), self._call)
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        return {name: self.tensor(view) for name, view in self.merged.outputs.items()}
+        if self._outputs is None or not self._alike:
+            self._outputs = {name: self.tensor(view) for name, view in self.merged.outputs.items()}
+        return self._outputs
 
     def tensor(self, view: View) -> Tensor:
         """A view as a tensor, at the present length of the past."""

@@ -38,14 +38,16 @@ def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -
     own = OwnStep(view.step, model.context_limit)
 
     def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
-        if new is not None or tokens.shape[1] != 1:
-            return own.step(tokens, decoding, new=new, **others)
+        several = new is not None or tokens.shape[1] != 1
         if fast.machine is None:
-            if weights == FLOAT32 and decoding.capacity - decoding.longest < FEWEST_STEPS:
-                return own.step(tokens, decoding, **others)
+            few = decoding.capacity - decoding.longest < FEWEST_STEPS
+            if weights == FLOAT32 and (several or few):
+                return own.step(tokens, decoding, new=new, **others)
             from .machine import take_machine
 
             fast.machine = take_machine(model, weights)
+        if several:
+            return fast.machine.read(own, tokens, decoding, new=new, **others)
         return fast.machine.step(own, tokens, decoding, **others)
 
     vars(view)["step"] = step
