@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from types import ModuleType
 
 from .errors import MissingExtra
@@ -49,7 +50,17 @@ def need(module: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        name = module.split(".")[0]
-        package = PACKAGES.get(name, name)
-        named = package if name in ALWAYS else f"'transformula[{EXTRAS[name]}]'"
-        raise MissingExtra(f"{purpose} needs the package {package}; install it with: pip install {named}") from error
+        raise missing(module, purpose) from error
+
+
+def need_later(module: str, purpose: str) -> None:
+    """Raise MissingExtra where a package is not installed that is imported where it is used."""
+    if find_spec(module.split(".")[0]) is None:
+        raise missing(module, purpose)
+
+
+def missing(module: str, purpose: str) -> MissingExtra:
+    name = module.split(".")[0]
+    package = PACKAGES.get(name, name)
+    named = package if name in ALWAYS else f"'transformula[{EXTRAS[name]}]'"
+    return MissingExtra(f"{purpose} needs the package {package}; install it with: pip install {named}")

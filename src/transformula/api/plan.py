@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ConfigError, DataError, InputError, setting, shortened
-from ..extras import need
+from ..extras import need_later
 from ..field_names import unknown_key
 from ..language.model_text import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
 from ..settings import with_current_keys
@@ -184,7 +184,7 @@ class Plan:
             reason = f"the batches of {kind.name} do not go on from step to step, as those of {TASK} do"
             raise InputError(f"carry: {reason}; take the key out")
         kind.need(self.data)
-        need("matplotlib.figure", "drawing the loss curve")
+        need_later("matplotlib", "drawing the loss curve")
         check_room(architecture, training, self.data)
         return replace(self, training=training)
 

@@ -457,8 +457,8 @@ struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, ro
   const F* scales;
   const int32_t* offsets;
 };
-static std::vector<uint8_t> rounded;
-static std::vector<F> steps;
+static thread_local std::vector<uint8_t> rounded;
+static thread_local std::vector<F> steps;
 static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N, I K) {
   constexpr int R = W == 16 ? 6 : 2;
   I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
@@ -616,7 +616,7 @@ static void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
     }
   for (; j < n; j++) s[j] = scale * dot(x, k + j * stride, d);
 }
-static std::vector<F> scratch;
+static thread_local std::vector<F> scratch;
 // q (B, H, L, d), k (B, Hk, n, d), v (B, Hk, n, e), mask (B, H, L, n): 0 none, 1 of truth values, 2 added; o (B, H, L, e)
 static void attention(const T& q, const T& k, const T& v, const T& m, I masked, F scale, const T& o) {
   I n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];

@@ -21,7 +21,7 @@ class EngineSettings(Settings):
     weights: Literal["float32", "int8"] = Field(
         "float32",
         description="numbers of the matrices that those kernels multiply with: int8 has one byte for each, and a scale"
-        " for each row; it is faster, and the text differs",
+        " for each row; it is faster, and the text may differ",
     )
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..parallel.dtensors import by_mesh
@@ -38,33 +39,42 @@ class AdamW(Optimizer):
         self, parameters: Sequence[Parameter], settings: TrainingSettings, products: torch.dtype = torch.float32
     ) -> None:
         self.parameters = list(parameters)
-        decay = [p.tensor for p in self.parameters if p.role == MATRIX]
-        rest = [p.tensor for p in self.parameters if p.role != MATRIX]
-        pairs = [(decay, settings.weight_decay), (rest, 0.0)]
-        groups = [{"params": some, "weight_decay": weight} for tensors, weight in pairs for some in by_mesh(tensors)]
-        self.inner = (
-            torch.optim.AdamW(groups, betas=(settings.beta1, settings.beta2), eps=1e-8, fused=True) if groups else None
-        )
+        self.betas = settings.beta1, settings.beta2
+        matrices = [p for p in self.parameters if p.role == MATRIX]
+        rest = [p for p in self.parameters if p.role != MATRIX]
+        self.groups = [(group, decay) for group, decay in ((matrices, settings.weight_decay), (rest, 0.0)) if group]
+        self.state: dict[str, dict[str, Tensor]] = {}
 
+    @torch.no_grad()
     def step(self, lr: float) -> None:
         """One update of every parameter that has a gradient."""
-        if self.inner is not None:
-            for group in self.inner.param_groups:
-                group["lr"] = lr
-            self.inner.step()
+        for group, decay in self.groups:
+            names = {id(p.tensor): p.name for p in group}
+            for tensors in by_mesh(p.tensor for p in group if p.tensor.grad is not None):
+                state = [self._state_of(names[id(tensor)], tensor) for tensor in tensors]
+                steps, means, squares = ([each[key] for each in state] for key in STATE_KEYS)
+                gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
+                # the function of torch.optim.AdamW, whose `step` imports PyTorch's compiler: 1 to 2 seconds
+                adamw(
+                    tensors, gradients, means, squares, [], steps, fused=True, amsgrad=False, beta1=self.betas[0],
+                    beta2=self.betas[1], lr=lr, weight_decay=decay, eps=1e-8, maximize=False,
+                )  # fmt: skip
+
+    def _state_of(self, name: str, tensor: Tensor) -> dict[str, Tensor]:
+        if name not in self.state:
+            step = torch.zeros((), dtype=torch.float32, device=tensor.device)
+            kept = step, torch.zeros_like(tensor), torch.zeros_like(tensor)
+            self.state[name] = dict(zip(STATE_KEYS, kept, strict=True))
+        return self.state[name]
 
     def tensors(self) -> dict[str, Tensor]:
         """PARAMETER/step, PARAMETER/exp_avg and PARAMETER/exp_avg_sq of all that had a gradient."""
-        found: dict[str, Tensor] = {}
-        for p in self.parameters:
-            state = self.inner.state.get(p.tensor, {}) if self.inner else {}
-            found.update({f"{p.name}/{key}": state[key] for key in STATE_KEYS if key in state})
-        return found
+        return {f"{name}/{key}": tensor for name, kept in self.state.items() for key, tensor in kept.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state; parameters of which nothing is kept have had no gradient yet."""
-        for p in self.parameters:
-            if self.inner is not None:
-                self.inner.state.pop(p.tensor, None)
-            if self.inner is not None and any(f"{p.name}/{key}" in tensors for key in STATE_KEYS):
-                self.inner.state[p.tensor] = {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in STATE_KEYS}
+        self.state = {
+            p.name: {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in STATE_KEYS}
+            for p in self.parameters
+            if any(f"{p.name}/{key}" in tensors for key in STATE_KEYS)
+        }
