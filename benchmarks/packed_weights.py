@@ -18,8 +18,6 @@ from figures import keep
 
 import transformula
 from transformula.engine.build import library
-from transformula.engine.packing import Packing
-from transformula.engine.products import ByteProducts
 
 LARGEST = 0.005  # of the loss
 SIZES: dict[str, Any] = {"depth": 4, "width": 192, "heads": 4, "context": 128, "batch": 16, "data": "python-docs"}
@@ -39,11 +37,8 @@ def measure(name: str, model: dict[str, Any], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         transformula.train(**model, **SIZES, steps=steps, evaluate_every=steps, out=str(run), quiet=True)
-        exact: Any = transformula.evaluate(run)
-        packing = Packing("int8")
-        with ByteProducts(packing):
-            rounded: Any = transformula.evaluate(run)
-    losses = [each.scores["loss"] for each in (exact, rounded)]
+        reports: list[Any] = [transformula.evaluate(run, weights=weights) for weights in ("float32", "int8")]
+    losses = [report.scores["loss"] for report in reports]
     return {"model": name, "float32": losses[0], "int8": losses[1], "rises": losses[1] / losses[0] - 1}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +200,8 @@ def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
 def evaluate(
     run: str | Path, *, data: str | Sequence[str] | None = None, models: Sequence[str | Path | Model] = (),
     device: str = "cpu", threads: int | None = None, use: Sequence[str] = (), verify: bool = True,
-    progress: Callable[[int, int], None] | None = None, task: str | None = None, **settings: Any,
+    progress: Callable[[int, int], None] | None = None, task: str | None = None, weights: str = "float32",
+    **settings: Any,
 ) -> Report:  # fmt: skip
     """Score a trained model on the data that its run held out, beside the baselines.
 
@@ -217,6 +219,8 @@ def evaluate(
     verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
     task      another task than that of its run, of which any model of its kind can be scored, on `data`
+    weights   "int8": as models are that write with such weights, matrices of one byte a number; what that costs is the
+              difference to the scores without it
     settings  of language models, fields of DataSettings, instead of the run's, `contexts` (windows of these lengths are
               scored, too) and `by` (where the loss lies: "position", "frequency"); of models that write targets, fields
               of SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
@@ -225,6 +229,7 @@ def evaluate(
     Raises InputError, DataError.
     """
     from ..data.sources import SOURCES, missing_sources
+    from ..engine import products_with
     from ..tasks.base import tasks
     from ..tasks.trained import Trained
 
@@ -248,7 +253,13 @@ def evaluate(
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
     trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
-    return kind.report(trained, scored, settings, progress)
+    if "weights" in kind.evaluation.model_fields:
+        settings["weights"] = weights
+    with products_with(weights, *modules):
+        report: Any = kind.report(trained, scored, settings, progress)
+    notes = [] if weights == "float32" else [f"linear layers multiplied with matrices of type {weights}"]
+    noted: Report = replace(report, notes=[*report.notes, *notes])
+    return noted
 
 
 def task_of(run: str | Path | None) -> str:

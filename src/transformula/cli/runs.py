@@ -89,6 +89,9 @@ def evaluate_options(parser: Parser) -> None:
     parser.add("run", "RUN", RUN)
     settings = of_task(begun.task or task_of(run), "evaluation")
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
+    if "weights" not in settings.model_fields:
+        what = "int8: score it as a model whose matrices have one byte a number (default: float32)"
+        parser.add("--weights", "TYPE", what, choices=["float32", "int8"], default="float32")
 
 
 @verb(

@@ -61,6 +61,21 @@ def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -
             give_back(model, fast.machine)
 
 
+@contextmanager
+def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
+    """Within it linear layers multiply with matrices of this type: "int8" of one byte a number, "float32" their own.
+    Raises InputError where the models cannot."""
+    if weights == FLOAT32:
+        yield
+        return
+    check_packed(weights, all(map(runs_here, models)))
+    from .packing import Packing
+    from .products import ByteProducts
+
+    with ByteProducts(Packing(weights)):
+        yield
+
+
 def check_packed(weights: str, here: bool) -> None:
     """Raise InputError where matrices cannot be of another type, rather than write another text than was asked for."""
     from .build import library
