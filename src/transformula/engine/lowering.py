@@ -69,9 +69,10 @@ def constants(merged: Merged) -> set[Slot]:
     for step in merged.steps:
         for view in step.changes:
             writers.setdefault(view.slot, []).append(step)
-    fixed = {slot for slot, steps in writers.items() if slot.temporary and len(steps) == 1}
-    while gone := {slot for slot in fixed if not is_constant(writers[slot][0], fixed)}:
-        fixed -= gone
+    fixed: set[Slot] = set()
+    for slot, steps in writers.items():  # in the order of the steps: what is read was written before
+        if slot.temporary and len(steps) == 1 and is_constant(steps[0], fixed | {slot}):
+            fixed.add(slot)
     return fixed
 
 
