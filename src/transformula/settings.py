@@ -79,7 +79,8 @@ class Settings(BaseModel):
                     mistakes.append(f"{shortened(key)}: {what}")
                 else:
                     what = detail["msg"].removeprefix("Value error, ")
-                    mistakes.append(f"{key}: {what[:1].lower()}{what[1:]} (got {shortened(repr(detail['input']))})")
+                    what = what[:1].lower() + what[1:]  # of several fields it names them itself
+                    mistakes.append(f"{key}: {what} (got {shortened(repr(detail['input']))})" if key else what)
             raise ConfigError(mistakes, source=source, near=near) from None
 
     @classmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +126,18 @@ def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[]
         took = seconds_with(counts, prepare())
     finally:
         torch.set_num_threads(before)
-    best = min(took.values())
-    count = min(n for n in counts if took[n] <= MAX_SLOWDOWN * best)
-    others = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in counts if n != count)
-    return count, f"threads: {count} (measured now: {others})"
+    count = fewest_threads(took)
+    return count, line_of_threads(count, took)
+
+
+def fewest_threads(took: Mapping[int, float]) -> int:
+    """Of numbers of threads, with the seconds of a step, the smallest that is about as fast as the best."""
+    return min(count for count in took if took[count] <= MAX_SLOWDOWN * min(took.values()))
+
+
+def line_of_threads(count: int, took: Mapping[int, float]) -> str:
+    others = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in took if n != count)
+    return f"threads: {count} (measured now: {others})"
 
 
 def candidates() -> list[int]:

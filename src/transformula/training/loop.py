@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from .saving import Saving
 from .schedules import Phases, factor
 from .state import RunState
 from .telemetry import Telemetry
+from .threads import ThreadTrials
 from .watchdog import Watchdog
 
 SECONDS_BETWEEN_CHECKPOINTS = 600.0  # seconds between checkpoints where no number of steps is given
@@ -43,7 +44,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 600.0  # seconds between checkpoints where no numb
 class Trainer:
     """Makes the steps of a run, and has it evaluated and saved on its way."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, threads: Sequence[int] = ()) -> None:
         settings, sharded = state.settings, state.sharded
         self.state, self.disk = state, Disk(state)
         self.saving = Saving(state, self.disk)
@@ -52,6 +53,7 @@ class Trainer:
         self.evaluations = Evaluations(state, self.disk, self.saving, self.watchdog)
         self.telemetry = Telemetry(state.weights, state.trained, settings.telemetry_every)
         self.meter = Meter(state, self.disk, self.telemetry)
+        self.threads = ThreadTrials(state, self.disk, threads)
         own = [p.tensor for p in state.trained if sharded is None or p.name in sharded.own]
         self.sums = GradientSums(state.ranks, state.weights.master, own) if state.ranks.several else None
         self.schedule = Phases(settings.warmup, settings.decay, settings.final_lr)
@@ -84,7 +86,10 @@ class Trainer:
                 self._average(interrupts)
                 return end
             self.watchdog.beat()
+            self.threads.before()
+            begun = time.monotonic()
             self.step()
+            self.threads.after(time.monotonic() - begun)
             self.watchdog.beat()
 
     def _meet(self, interrupts: Interrupts) -> None:

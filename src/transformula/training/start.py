@@ -36,7 +36,7 @@ from ..settings import Settings
 from ..tasks.base import Batch, Task, tasks
 from . import machine
 from .adapters import Trainable, choose_trained
-from .choices import choose_precision, choose_threads, step_like
+from .choices import candidates, choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, batch_in_words, explain_failure, lacks_memory
 from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer
@@ -136,6 +136,7 @@ class Choices:
     parameters  that asked for a gradient, and do so again when the run has ended; trained: those that are trained
     batch       the first one
     layout      how ranks share the model
+    threads     numbers of them that may be tried while the run goes on
     """
 
     settings: TrainingSettings
@@ -144,13 +145,14 @@ class Choices:
     trained: Trainable
     batch: Batch
     layout: RankLayout
+    threads: Sequence[int]
 
 
 def _train(order: Order, follow: Follower | None) -> RunResult:
     choices = _choose(order)
     about = _take_folder(order, choices)
     state = _state(order, choices)
-    trainer, folder = Trainer(state), state.folder
+    trainer, folder = Trainer(state, choices.threads), state.folder
     random_state.seed(state.settings.seed)
     records = RunRecords(folder, state.settings.log_to, state.shown.say)  # of what is logged before a resume rewinds it
     try:
@@ -174,6 +176,7 @@ def _choose(order: Order) -> Choices:
     """Settle what is left open, and say it. Raises ConfigError for what does not go together, CheckpointError where
     there is nothing to train, RunError where the first batch has no room."""
     task, model, settings, ranks, say = order.task, order.model, order.settings, order.ranks, order.shown.say
+    counts = candidates()
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = machine.pick_device(ranks.device(settings.device))
@@ -219,7 +222,9 @@ def _choose(order: Order) -> Choices:
     )
     part = parts_of(batch, resolved.micro_batches * ranks.data_size)[0]
     say_memory(say, task, model, resolved, part, ranks.size if layout.divided else 1)
-    return Choices(resolved, device, parameters, trained, batch, layout)
+    by_clock = resolved.minutes and not (resolved.steps or resolved.epochs or resolved.tokens)
+    open_ = by_clock and not settings.threads and device.type == "cpu" and not ranks.several
+    return Choices(resolved, device, parameters, trained, batch, layout, counts if open_ else ())
 
 
 def _measured(order: Order, device: torch.device, part: Batch) -> tuple[str, str, int, str]:
