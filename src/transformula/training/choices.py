@@ -131,11 +131,12 @@ def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[]
 
 
 def fewest_threads(took: Mapping[int, float]) -> int:
-    """Of numbers of threads, with the seconds of a step, the smallest that is about as fast as the best."""
+    """The smallest number of threads whose step takes about as many seconds as the best's."""
     return min(count for count in took if took[count] <= MAX_SLOWDOWN * min(took.values()))
 
 
 def line_of_threads(count: int, took: Mapping[int, float]) -> str:
+    """Why it is this number of threads, with the seconds of a step with each."""
     others = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in took if n != count)
     return f"threads: {count} (measured now: {others})"
 
