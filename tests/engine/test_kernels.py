@@ -183,6 +183,14 @@ def test_products_of_bytes(shape: tuple[int, int, int]) -> None:
     check_bytes(*shape)
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_products_of_bytes_hide_no_number_that_is_not_finite(number: float) -> None:
+    x, matrix = numbers(3, 300, seed=1), numbers(70, 300, seed=2)
+    x[1, 280] = number
+    y = product(x, pack(matrix), None, 70)
+    assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
+
+
 def check_bytes(rows: int, outputs: int, inputs: int) -> None:
     """A product with both sides rounded to bytes: each row of the matrix, and each group of 256 numbers of x, by its
     largest number."""

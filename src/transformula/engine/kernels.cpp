@@ -412,10 +412,13 @@ static void to_bytes(const F* x, I ldx, I M, I K, I padded, uint8_t* q, F* scale
     for (I g = 0; g < padded; g += GROUP) {
       const F* row = x + m * ldx + g;
       I n = K - g < GROUP ? K - g : GROUP;
-      F most = 0;
-      for (I k = 0; k < n; k++) most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
+      F most = 0, wrong = 0;  // wrong: NaN where a number is not finite, so that the product is not either
+      for (I k = 0; k < n; k++) {
+        most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
+        wrong += row[k] * 0;
+      }
       F step = most > 0 ? 127 / most : 0;
-      *scales++ = most / 127;
+      *scales++ = most / 127 + wrong;
       uint8_t* to = q + m * padded + g;
       for (I k = 0; k < n; k++) to[k] = (uint8_t)((int32_t)__builtin_rintf(row[k] * step) + SHIFT);
       for (I k = n; k < GROUP && g + k < padded; k++) to[k] = SHIFT;
