@@ -44,7 +44,7 @@ def module(formula: str = PRE_NORM, **more: Any) -> nn.Module:
 def written(model: Any, rows: int = 2, **settings: Any) -> tuple[list[list[int]], Any]:
     """Greedy texts of prompts of unlike lengths, and the machine that wrote them; None: there was none."""
     prompts = [[1 + row, 2, 3][: 1 + row % 3] for row in range(rows)]
-    texts = generate(model, prompts, SamplingSettings(max_tokens=NEW, **{"temperature": 0.0, **settings}))
+    texts = generate(model, prompts, SamplingSettings(**{"max_tokens": NEW, "temperature": 0.0, **settings}))
     _, idle = machines._MACHINES.get(model, ((), []))
     return texts, idle[-1] if idle else None
 
@@ -290,3 +290,24 @@ def test_weights_that_nothing_multiplies_with_are_refused(no_library: Path, monk
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match="no C.. compiler.*leave out"):
         written(module(), weights="int8")
+
+
+def test_kernels_that_are_asked_for_make_every_step_or_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = module()
+    expected, _ = written(model, max_tokens=3, engine="torch")
+    texts, machine = written(model, max_tokens=3, engine="kernels")
+    assert texts == expected and machine.made == 2 and not machine.left
+    _, machine = written(model, engine="auto")
+    assert not machine.must
+    with pytest.raises(InputError, match="kernels are for models in float32 on a CPU.*leave out engine=kernels"):
+        written(module().double(), engine="kernels")
+    model.layers["1"].mlp = nn.Sequential(model.layers["1"].mlp, Reading())
+    with pytest.raises(InputError, match="engine=kernels: PyTorch would make a step .* computed .*leave it at auto"):
+        written(model, engine="kernels")
+
+
+def test_kernels_that_are_asked_for_need_a_compiler(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(no_library))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match="kernels cannot be had: there is no C.. compiler.*leave out engine=kernels"):
+        written(module(), engine="kernels")

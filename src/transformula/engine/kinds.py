@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-AUTO = "auto"
+AUTO, KERNELS, TORCH = "auto", "kernels", "torch"
 FLOAT32, INT8 = "float32", "int8"
 FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
 

@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
-from .kinds import FEWEST_STEPS, FLOAT32, INT8, OwnStep
+from .kinds import FEWEST_STEPS, FLOAT32, INT8, KERNELS, OwnStep
 from .packing import Packing
 from .program import StepProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
@@ -44,12 +45,14 @@ class Machine:
     """Steps of one model with the weights that it has now.
 
     packing   how its matrices are multiplied with
+    must      whether a step that no program makes is an error
     programs  by the shapes of what they stand over
     made      how many steps programs made
     left      how many were left to the model's own code, by the reason
     """
 
     packing: Packing = field(default_factory=Packing)
+    must: bool = False
     programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
     failures: dict[Key, list[str]] = field(default_factory=dict)
     bound: Bound | None = None
@@ -62,6 +65,9 @@ class Machine:
         try:
             bound = self.bound_to(model, tokens, decoding, others)
         except NoProgram as error:
+            if self.must:
+                what = f"{setting('engine', KERNELS)}: PyTorch would make a step of this text, since {error}"
+                raise InputError(f"{what}; leave it at auto") from error
             self.left[str(error)] += 1
             return model.step(tokens, decoding, **others)
         self.made += 1
@@ -101,14 +107,15 @@ class Machine:
         self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
     ) -> StepProgram:
         """A new program from this past on. Raises NoProgram."""
-        if decoding.capacity - decoding.longest < FEWEST_STEPS and self.packing.weights == FLOAT32:
+        few = decoding.capacity - decoding.longest < FEWEST_STEPS
+        if few and self.packing.weights == FLOAT32 and not self.must:
             raise NoProgram(f"fewer than {FEWEST_STEPS} tokens are to come")
         failures = self.failures.setdefault(key, [])
         if len(failures) >= MAX_FAILURES:
             raise NoProgram(failures[-1])
         library()
         try:
-            program = program_for(model, decoding, {"tokens": tokens, **others}, self.packing)
+            program = program_for(model, decoding, {"tokens": tokens, **others}, self.packing, self.must)
         except NoProgram as error:
             failures.append(str(error))
             raise
@@ -141,12 +148,13 @@ def key_of(decoding: Decoding, others: Mapping[str, Tensor]) -> Key:
 
 
 def program_for(
-    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], packing: Packing
+    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], packing: Packing, must: bool = False
 ) -> StepProgram:
-    """A program of the steps from here on, as far as they are alike. Raises NoProgram."""
+    """A program of the steps from here on, as far as they are alike; unless it `must` be, one that is worth making.
+    Raises NoProgram."""
     first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - 1
     try:
-        return checked_program(model, decoding, inputs, first, last, packing)
+        return checked_program(model, decoding, inputs, (first, last), packing, must)
     except NoProgram:
         raise
     except Exception as error:  # whatever a word does: the text is written all the same, by its own code
@@ -154,8 +162,10 @@ def program_for(
 
 
 def checked_program(
-    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], first: int, last: int, packing: Packing
-) -> StepProgram:
+    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], ends: tuple[int, int], packing: Packing,
+    must: bool,
+) -> StepProgram:  # fmt: skip
+    first, last = ends
     walker = Walker(model, decoding, inputs, last + 1)
     recordings = {past: walker.step(past) for past in (first, first + 1)}
     expected = {name: tensor.clone() for name, tensor in recordings[first].outputs.items()}
@@ -181,9 +191,15 @@ def checked_program(
             low, high = (middle, high) if found else (low, middle)
             program = found if found and high - low <= 1 else None
         program = program or up_to(low)
-    if program is None or (program.last - first < FEWEST_STEPS // 2 and last - first >= FEWEST_STEPS):
+    short = program is None or (program.last - first < FEWEST_STEPS // 2 and last - first >= FEWEST_STEPS)
+    if program is None or (short and not must):
         raise NoProgram("its steps are alike for a few tokens only")
-    check(program, model, decoding, inputs, expected, TOLERANCE[packing.weights])
+    walker = Walker(model, decoding, inputs, program.last + 1)
+    hold_to(expected, program, walker, first, TOLERANCE[packing.weights])
+    if not must and packing.weights == FLOAT32:  # who asks for kernels, or for other weights, gets them
+        ours, theirs = (min(seconds(step, first) for _ in range(TURNS)) for step in (program.run, walker.plain))
+        if ours > MAX_SLOWDOWN * theirs:
+            raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
     return program
 
 
@@ -191,18 +207,12 @@ def distinct(recordings: list[Recording]) -> list[Recording]:
     return list({recording.past: recording for recording in recordings}.values())
 
 
-def check(
-    program: StepProgram,
-    model: OwnStep,
-    decoding: Decoding,
-    inputs: Mapping[str, Tensor],
-    expected: Mapping[str, Tensor],
-    tolerance: float,
+def hold_to(
+    expected: Mapping[str, Tensor], program: StepProgram, walker: Walker, past: int, tolerance: float
 ) -> None:
-    """Hold a program's first step, of a copy, to the model's own, in its numbers and in its time. Raises NoProgram."""
-    walker, past = Walker(model, decoding, inputs, program.last + 1), decoding.longest
+    """Hold a program's first step, of a copy, to the model's own. Raises NoProgram."""
     given = {f"input.{name}": tensor for name, tensor in walker.inputs.items()}
-    program.bind({**given, "lengths": decoding.lengths.clone(), **walker.before})
+    program.bind({**given, "lengths": walker.lengths + past, **walker.before})
     for name, tensor in program.run(past).items():
         own = expected[name]
         finite = torch.isfinite(own)
@@ -210,11 +220,6 @@ def check(
         far = (tensor - own)[finite].abs() > tolerance * largest
         if not torch.equal(finite, torch.isfinite(tensor)) or bool(far.any()):
             raise NoProgram("its kernels come to other numbers than the model's own code")
-    if tolerance > TOLERANCE[FLOAT32]:
-        return  # whoever wants other weights gets them
-    ours, theirs = (min(seconds(step, past) for _ in range(TURNS)) for step in (program.run, walker.plain))
-    if ours > MAX_SLOWDOWN * theirs:
-        raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
 
 
 def seconds(step: Callable[[int], Any], past: int) -> float:
@@ -235,7 +240,7 @@ def identity_of(model: nn.Module) -> Key:
     return (type(model), *map(id, model.modules()), *versions)
 
 
-def take_machine(model: nn.Module, weights: str) -> Machine:
+def take_machine(model: nn.Module, weights: str, must: bool = False) -> Machine:
     """A machine for the weights that a model has now, which nobody else uses until it is given back."""
     key = identity_of(model)
     with _LOCK:
@@ -246,7 +251,9 @@ def take_machine(model: nn.Module, weights: str) -> Machine:
         machine = next((each for each in idle if each.packing.weights == weights), None)
         if machine is not None:
             idle.remove(machine)
-    return machine or Machine(Packing(weights))
+    machine = machine or Machine(Packing(weights))
+    machine.must = must
+    return machine
 
 
 def give_back(model: nn.Module, machine: Machine) -> None:

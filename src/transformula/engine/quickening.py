@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_STEPS, FLOAT32, OwnStep
+from .kinds import AUTO, FEWEST_STEPS, FLOAT32, KERNELS, TORCH, OwnStep
 
 
 @dataclass
@@ -28,10 +28,13 @@ class Quickened:
 @contextmanager
 def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -> Iterator[Quickened]:
     """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
-    "torch": nowhere; `weights` "int8": with matrices of one byte a number. One thread at a time has a machine."""
-    fast = Quickened(view, engine == AUTO and isinstance(model, Transformer) and runs_here(model))
+    "torch": nowhere, "kernels": everywhere, or it raises InputError that says why not; `weights` "int8": with matrices
+    of one byte a number. One thread at a time has a machine."""
+    fast = Quickened(view, engine != TORCH and isinstance(model, Transformer) and runs_here(model))
+    if engine == KERNELS:
+        check_kernels("this program's kernels", "engine", engine, fast.here)
     if weights != FLOAT32:
-        check_packed(weights, fast.here)
+        check_kernels(f"weights of type {weights}", "weights", weights, fast.here)
     if not fast.here:
         yield fast
         return
@@ -40,12 +43,12 @@ def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -
     def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
         several = new is not None or tokens.shape[1] != 1
         if fast.machine is None:
-            few = decoding.capacity - decoding.longest < FEWEST_STEPS
+            few = engine == AUTO and decoding.capacity - decoding.longest < FEWEST_STEPS
             if weights == FLOAT32 and (several or few):
                 return own.step(tokens, decoding, new=new, **others)
             from .machine import take_machine
 
-            fast.machine = take_machine(model, weights)
+            fast.machine = take_machine(model, weights, must=engine == KERNELS)
         if several:
             return fast.machine.read(own, tokens, decoding, new=new, **others)
         return fast.machine.step(own, tokens, decoding, **others)
@@ -68,7 +71,7 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
     if weights == FLOAT32:
         yield
         return
-    check_packed(weights, all(map(runs_here, models)))
+    check_kernels(f"weights of type {weights}", "weights", weights, all(map(runs_here, models)))
     from .packing import Packing
     from .products import ByteProducts
 
@@ -76,18 +79,18 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
         yield
 
 
-def check_packed(weights: str, here: bool) -> None:
-    """Raise InputError where matrices cannot be of another type, rather than write another text than was asked for."""
+def check_kernels(what: str, option: str, value: str, here: bool) -> None:
+    """Raise InputError where there are no kernels for what was asked, rather than write by other means."""
     from .build import library
     from .recording import NoProgram
 
-    remedy = f"leave out {setting('weights', weights)}"
+    remedy = f"leave out {setting(option, value)}"
     if not here:
-        raise InputError(f"weights of type {weights} are for models in float32 on a CPU, without hooks; {remedy}")
+        raise InputError(f"{what} are for models in float32 on a CPU, without hooks; {remedy}")
     try:
         library(wait=True)
     except NoProgram as error:
-        raise InputError(f"weights of type {weights} need this program's kernels, and {error}; {remedy}") from error
+        raise InputError(f"{what} cannot be had: {error}; {remedy}") from error
 
 
 def runs_here(model: nn.Module) -> bool:

@@ -15,8 +15,10 @@ from ..settings import Settings
 class EngineSettings(Settings):
     """What makes the steps of a text that is written."""
 
-    engine: Literal["auto", "torch"] = Field(
-        "auto", description="what makes each step: this program's own kernels, where they can; or PyTorch alone"
+    engine: Literal["auto", "kernels", "torch"] = Field(
+        "auto",
+        description="what makes each step: this program's own kernels where they can (auto), always, or with an error"
+        " that says why they cannot (kernels), or never (torch)",
     )
     weights: Literal["float32", "int8"] = Field(
         "float32",
