@@ -311,3 +311,14 @@ def test_kernels_that_are_asked_for_need_a_compiler(no_library: Path, monkeypatc
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match="kernels cannot be had: there is no C.. compiler.*leave out engine=kernels"):
         written(module(), engine="kernels")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "seed": 4}, {"weights": "int8"}], ids=str)
+def test_guessed_tokens_go_by_programs(rows: int, settings: dict[str, Any]) -> None:
+    model = module()
+    expected, _ = written(model, rows, engine="kernels", **settings)
+    texts, machine = written(model, rows, engine="kernels", prompt_lookup=4, **settings)
+    assert texts == expected and not machine.left
+    if not settings:  # what repeats itself is guessed
+        assert {key[1] for key in machine.programs} == {1, 5}

@@ -55,13 +55,13 @@ class Machine:
     must: bool = False
     programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
     failures: dict[Key, list[str]] = field(default_factory=dict)
-    bound: Bound | None = None
+    bound: dict[int, Bound] = field(default_factory=dict)
     made: int = 0
     left: Counter[str] = field(default_factory=Counter)
 
     def step(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Tensor) -> Any:
-        """As `model.step(tokens, decoding, **others)`, one position of each row. What a program returns is overwritten
-        by the next step."""
+        """As `model.step(tokens, decoding, **others)`, one position of each row or a few. What a program returns is
+        overwritten by the next step."""
         try:
             bound = self.bound_to(model, tokens, decoding, others)
         except NoProgram as error:
@@ -74,7 +74,7 @@ class Machine:
         return run(bound, tokens, decoding, others)
 
     def read(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Any) -> Any:
-        """As `model.step(tokens, decoding, **others)`, several positions of each row."""
+        """As `model.step(tokens, decoding, **others)`, of a prompt."""
         if self.packing.weights == FLOAT32:
             return model.step(tokens, decoding, **others)
         from .products import ByteProducts
@@ -84,7 +84,8 @@ class Machine:
 
     def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
         """A program for the next step of this decoding. Raises NoProgram."""
-        bound, past = self.bound, decoding.longest
+        length, past = tokens.shape[1], decoding.longest
+        bound = self.bound.get(length)
         if (
             bound is not None
             and bound.decoding is decoding
@@ -93,15 +94,15 @@ class Machine:
         ):
             return bound
         make_room(decoding, room_of(decoding))
-        key = key_of(decoding, others)
+        key = key_of(decoding, length, others)
         program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
         if program is None:
             program = self.new(key, model, tokens, decoding, others)
         inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}
-        self.bound = Bound(program, decoding, decoding.version, inputs, decoding.lengths.clone())
+        bound = self.bound[length] = Bound(program, decoding, decoding.version, inputs, decoding.lengths.clone())
         named = {f"input.{name}": tensor for name, tensor in inputs.items()}
-        program.bind({**named, "lengths": self.bound.lengths, **states_of(decoding)})
-        return self.bound
+        program.bind({**named, "lengths": bound.lengths, **states_of(decoding)})
+        return bound
 
     def new(
         self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
@@ -135,16 +136,16 @@ def run(bound: Bound, tokens: Tensor, decoding: Decoding, others: Mapping[str, T
         bound.inputs[name].copy_(tensor)
     bound.lengths.copy_(decoding.lengths)
     outputs = bound.program.run(decoding.longest)
-    decoding.advance(1, None)
+    decoding.advance(tokens.shape[1], None)
     return outputs["logits"] if outputs.keys() == {"logits"} else outputs
 
 
-def key_of(decoding: Decoding, others: Mapping[str, Tensor]) -> Key:
+def key_of(decoding: Decoding, length: int, others: Mapping[str, Tensor]) -> Key:
     """What a program of one decoding needs to serve another."""
     tensors = {**states_of(decoding), **others}
     shapes = ((name, t.dtype, t.shape, t.stride(), t.storage_offset()) for name, t in tensors.items())
     shared = None if decoding.shared is None else (decoding.shared.count, decoding.shared.most)
-    return (decoding.batch, room_of(decoding), decoding.start is None, shared, *shapes)
+    return (decoding.batch, length, room_of(decoding), decoding.start is None, shared, *shapes)
 
 
 def program_for(
@@ -152,7 +153,8 @@ def program_for(
 ) -> StepProgram:
     """A program of the steps from here on, as far as they are alike; unless it `must` be, one that is worth making.
     Raises NoProgram."""
-    first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - 1
+    length = inputs["tokens"].shape[1]
+    first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - length
     try:
         return checked_program(model, decoding, inputs, (first, last), packing, must)
     except NoProgram:
@@ -257,6 +259,6 @@ def take_machine(model: nn.Module, weights: str, must: bool = False) -> Machine:
 
 
 def give_back(model: nn.Module, machine: Machine) -> None:
-    machine.bound = None
+    machine.bound.clear()
     with _LOCK:
         _MACHINES.get(model, ((), []))[1].append(machine)

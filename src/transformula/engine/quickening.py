@@ -26,10 +26,12 @@ class Quickened:
 
 
 @contextmanager
-def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -> Iterator[Quickened]:
+def quicken(
+    model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32, length: int = 1
+) -> Iterator[Quickened]:
     """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
     "torch": nowhere, "kernels": everywhere, or it raises InputError that says why not; `weights` "int8": with matrices
-    of one byte a number. One thread at a time has a machine."""
+    of one byte a number; `length`: of how many tokens a step may be, beside one. One thread at a time has a machine."""
     fast = Quickened(view, engine != TORCH and isinstance(model, Transformer) and runs_here(model))
     if engine == KERNELS:
         check_kernels("this program's kernels", "engine", engine, fast.here)
@@ -41,15 +43,15 @@ def quicken(model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32) -
     own = OwnStep(view.step, model.context_limit)
 
     def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
-        several = new is not None or tokens.shape[1] != 1
+        reading = new is not None or not decoding.longest or tokens.shape[1] not in (1, length)
         if fast.machine is None:
             few = engine == AUTO and decoding.capacity - decoding.longest < FEWEST_STEPS
-            if weights == FLOAT32 and (several or few):
+            if weights == FLOAT32 and (reading or few):
                 return own.step(tokens, decoding, new=new, **others)
             from .machine import take_machine
 
             fast.machine = take_machine(model, weights, must=engine == KERNELS)
-        if several:
+        if reading:
             return fast.machine.read(own, tokens, decoding, new=new, **others)
         return fast.machine.step(own, tokens, decoding, **others)
 

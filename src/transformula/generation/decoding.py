@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..engine import quicken
-from ..errors import InputError, NotFinite
+from ..errors import InputError, NotFinite, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
+from .speculation import PromptLookup
 
 USUAL_LENGTH = 200  # tokens written where neither the user nor the model's positions say how many
 
@@ -45,6 +46,7 @@ class TextRow:
     random: torch.Generator
     begin: int = 0
     done: bool = False
+    lookup: PromptLookup = field(default_factory=PromptLookup)
 
     @property
     def written(self) -> list[int]:
@@ -99,7 +101,8 @@ def generate(
         for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
     if rows:
-        with torch.inference_mode(), quicken(model, evaluating(model), settings.engine, settings.weights) as fast:
+        asked = settings.engine, settings.weights, 1 + settings.prompt_lookup
+        with torch.inference_mode(), quicken(model, evaluating(model), *asked) as fast:
             write_rows(fast.model, rows, settings, window, finished, on_token, fast.here)
     return [row.written for row in rows]
 
@@ -118,19 +121,53 @@ def write_rows(
     keep_done  rows that are done stay in the batch until half of it is: a program is one of a number of rows
     """
     decoding, logits = read_rows(model, batch, window)
-    seen = None
-    if settings.repetition_penalty != 1.0:  # which tokens stand in each row: (batch, vocab)
-        seen = torch.zeros_like(logits, dtype=torch.bool)
-        for place, row in enumerate(batch):
-            seen[place, torch.tensor(row.tokens, device=logits.device)] = True
+    most = settings.prompt_lookup
+    rewindable = decoding.rewindable if most else 0
+    if most and not rewindable:
+        what = "a state of this model has no positions that could be dropped again where a guess was wrong"
+        raise InputError(f"{what}: leave out {setting('prompt_lookup', str(most))}")
+    drafts: list[list[int]] = [[] for _ in batch]
     while True:
+        written = choose_along(model, batch, drafts, logits, settings, finished, on_token)
+        if logits.shape[1] > 1:
+            decoding.rewind([logits.shape[1] - count for count in written])
+        stay = [place for place, row in enumerate(batch) if not row.done]
+        if not stay:
+            return
+        again = window is not None and any(len(batch[place].tokens) - batch[place].begin > window for place in stay)
+        room = min(decoding.capacity, model.context_limit or decoding.capacity) - decoding.longest
+        if len(stay) < len(batch) and (not keep_done or again or room < 1 or 2 * len(stay) <= len(batch)):
+            batch = [batch[place] for place in stay]
+            decoding.select(torch.tensor(stay, device=logits.device))
+        drafts = drafts_of(batch, most if min(room, rewindable - decoding.longest) > most else 0)
+        if again:
+            decoding, logits = read_rows(model, batch, window)
+        else:
+            ids = [[row.tokens[-1], *draft] for row, draft in zip(batch, drafts, strict=True)]
+            logits = logits_of(model, step_model(model, torch.tensor(ids, device=logits.device), decoding))
+
+
+def choose_along(
+    model: Decoder,
+    batch: list[TextRow],
+    drafts: Sequence[Sequence[int]],
+    logits: Tensor,
+    settings: SamplingSettings,
+    finished: Callable[[int, list[int]], bool] | None,
+    on_token: Callable[[int, int], None] | None,
+) -> list[int]:
+    """Write the next token of each row, and, as long as that is the one that was guessed, the one after it, by logits
+    (batch, 1 + guessed, vocab); how many each row got. A text is the same whatever was guessed."""
+    counts, active = [0] * len(batch), [*range(len(batch))]
+    for place in range(logits.shape[1]):
+        rows, now = [batch[number] for number in active], logits[active, place]
         # others than the most likely token may be ruled out, by -inf
-        if not bool(torch.isfinite(logits.amax(-1)).all()):
-            raise not_finite([model], max(len(row.tokens) - row.prompt for row in batch))
-        chosen = choose(logits, settings, [row.random for row in batch], seen)
-        if seen is not None:
-            seen.scatter_(1, chosen.unsqueeze(1), True)
-        for row, token in zip(batch, chosen.tolist(), strict=True):
+        if not bool(torch.isfinite(now.amax(-1)).all()):
+            raise not_finite([model], max(len(row.tokens) - row.prompt for row in rows))
+        seen = seen_in(rows, now) if settings.repetition_penalty != 1.0 else None
+        chosen = choose(now, settings, [row.random for row in rows], seen).tolist()
+        for number, row, token in zip(active, rows, chosen, strict=True):
+            counts[number] += 1
             if not row.done:
                 row.tokens.append(token)
                 if on_token is not None:
@@ -138,24 +175,34 @@ def write_rows(
                 row.done = len(row.tokens) - row.prompt >= row.most or bool(
                     finished and finished(row.number, row.written)
                 )
-        stay = [place for place, row in enumerate(batch) if not row.done]
-        if not stay:
-            return
-        again = window is not None and any(len(batch[place].tokens) - batch[place].begin > window for place in stay)
-        full = keep_done and decoding.longest >= min(decoding.capacity, model.context_limit or decoding.capacity)
-        if len(stay) < len(batch) and (not keep_done or again or full or 2 * len(stay) <= len(batch)):
-            kept = torch.tensor(stay, device=logits.device)
-            batch, chosen = [batch[place] for place in stay], chosen[kept]
-            seen = None if seen is None else seen[kept]
-            decoding.select(kept)
-        if again:
-            decoding, logits = read_rows(model, batch, window)
-        else:
-            logits = logits_of(model, step_model(model, chosen.unsqueeze(1), decoding))[:, -1]
+        active = [
+            number
+            for number, token in zip(active, chosen, strict=True)
+            if not batch[number].done and drafts[number][place : place + 1] == [token]
+        ]
+        if not active:
+            break
+    return counts
+
+
+def drafts_of(rows: Sequence[TextRow], count: int) -> list[list[int]]:
+    """So many guesses for each row, or none for all. Rows without any are filled up: what they guess is dropped."""
+    guesses = [row.lookup.guess(row.tokens, count) if count and not row.done else [] for row in rows]
+    if not any(guesses):
+        return [[] for _ in rows]
+    return [guess + row.tokens[-1:] * (count - len(guess)) for row, guess in zip(rows, guesses, strict=True)]
+
+
+def seen_in(rows: Sequence[TextRow], logits: Tensor) -> Tensor:
+    """Which tokens stand in each row: (batch, vocab), bool."""
+    seen = torch.zeros_like(logits, dtype=torch.bool)
+    for place, row in enumerate(rows):
+        seen[place, torch.tensor(row.tokens, device=logits.device)] = True
+    return seen
 
 
 def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[Any, Tensor]:
-    """Fresh caches that hold the rows' texts, and the logits after each: (batch, vocab).
+    """Fresh caches that hold the rows' texts, and the logits after each: (batch, 1, vocab).
 
     With a window, a row that is longer begins again with the last half window; the others are read as they are, so what
     a row sees does not depend on its neighbors. Chunks are padded on the right, where nothing real sees the padding.
@@ -171,7 +218,7 @@ def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[
     tokens, lengths = pad_ids(texts, device_of(model))
     logits = logits_of(model, step_model(model, tokens, decoding, lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
-    return decoding, logits[torch.arange(len(rows), device=logits.device), last]
+    return decoding, logits[torch.arange(len(rows), device=logits.device), last][:, None]
 
 
 def step_model(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:

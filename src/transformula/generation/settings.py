@@ -58,6 +58,13 @@ class DrawingSettings(EngineSettings):
         le=1.0,
         description="min-p sampling: draw from tokens at least this many times as likely as the most likely",
     )
+    prompt_lookup: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="guess so many tokens from what followed the last ones before, and compute them in one pass: the"
+        " same text, sooner where it repeats itself or the prompt; 0: none",
+    )
     stop: list[str] = Field([], description="stop before any of these strings")
     seed: int = Field(1, ge=0, lt=2**62, description="random seed: the same seed gives the same text")
 

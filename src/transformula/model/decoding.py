@@ -28,7 +28,7 @@ class Decoding:
     states    for each section of the model, for each of its calls that look at the past, that call's own state
     fixed     what does not grow and is read at each step: an encoder's result, its real positions
     shared    which rows stand over the same other sequence since a row was copied; None: each over its own
-    version   how often `select` has put other tensors in the place of these
+    version   how often `select` has put other tensors in the place of these, or rows have begun or ceased to agree
     """
 
     def __init__(
@@ -76,6 +76,26 @@ class Decoding:
         self.lengths = self.lengths + (length if new is None else new.to(self.lengths.device))
         more = [length] * self.batch if new is None else new.tolist()
         self._note_sizes([size + added for size, added in zip(self._sizes, more, strict=True)])
+
+    @property
+    def rewindable(self) -> int:
+        """Up to how many positions the last ones can be dropped again: until a window of keys is full, and none where a
+        state has no positions."""
+        most = self.capacity
+        for state in [state for states in self.states for state in states]:
+            if isinstance(state, Cache):
+                most = min(most, *(kept.window or most for kept in state.kept()))
+            elif state is not None and not isinstance(state, CrossCache):
+                return 0
+        return most
+
+    def rewind(self, counts: list[int]) -> None:
+        """Drop so many of the last positions of each row, of at most `rewindable`."""
+        if any(counts):
+            agreed = self.start is not None
+            self.lengths = self.lengths - torch.tensor(counts, device=self.lengths.device)
+            self._note_sizes([size - count for size, count in zip(self._sizes, counts, strict=True)])
+            self.version += agreed != (self.start is not None)
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; one may stand twice. rows (batch,), whole; those of a search are on the host,
