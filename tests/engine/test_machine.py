@@ -318,7 +318,7 @@ def test_kernels_that_are_asked_for_need_a_compiler(no_library: Path, monkeypatc
 def test_guessed_tokens_go_by_programs(rows: int, settings: dict[str, Any]) -> None:
     model = module()
     expected, _ = written(model, rows, engine="kernels", **settings)
-    texts, machine = written(model, rows, engine="kernels", prompt_lookup=4, **settings)
+    texts, machine = written(model, rows, engine="kernels", speculate=4, **settings)
     assert texts == expected and not machine.left
     if not settings:  # what repeats itself is guessed
         assert {key[1] for key in machine.programs} == {1, 5}

@@ -228,7 +228,7 @@ class Model:
     @overload
     def generate(self, *, tokens: Any, **sampling: Any) -> Any: ...
     def generate(
-        self, prompt: str | Sequence[str] = "", *, tokens: Any = None,
+        self, prompt: str | Sequence[str] = "", *, tokens: Any = None, draft: str | Path | Model | None = None,
         on_text: Callable[[int, str], None] | None = None, **sampling: Any,
     ) -> Any:  # fmt: skip
         """Go on from a prompt, or from several at once; the text is returned without its prompt.
@@ -239,17 +239,21 @@ class Model:
 
         tokens    ids instead of a prompt: a list, a tensor (length,), a list of these or a tensor (batch, length); the
                   ids that are written are returned, without those of the prompt and of the end of a document
+        draft     a smaller model that reads the same tokens, or its folder: it guesses some, by default four at a time,
+                  which this one computes in one pass. The text is the same
         sampling  the fields of SamplingSettings: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty,
-                  stop, seed, window
+                  speculate, stop, seed, window, engine, weights
         on_text   called with (row, piece of text) as the text is written
 
         The module's mode (`train`, `eval`) is neither changed nor asked: there is no dropout here.
 
         Raises ConfigError, InputError (past learned positions; a text for a model that has no tokenizer), NotFinite.
         """
-        from ..generation import SamplingSettings
+        from ..generation.settings import DRAFT_TOKENS, SamplingSettings
 
         settings = SamplingSettings.read(sampling)
+        if draft is not None and not settings.speculate:
+            settings = settings.model_copy(update={"speculate": DRAFT_TOKENS})
         predictor = self.predictor
         if predictor is not None and not predictor.continues:
             instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
@@ -257,7 +261,7 @@ class Model:
         if tokens is not None:
             if prompt != "" or on_text is not None or settings.stop:
                 raise InputError("tokens: ids are given and returned: `prompt`, `on_text` and `stop` are of texts")
-            return self._generate_tokens(tokens, settings)
+            return self._generate_tokens(tokens, settings, self._draft(draft))
         if on_text is not None and not callable(on_text):
             raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")
         prompts, one = texts_of(prompt)
@@ -266,17 +270,33 @@ class Model:
             raise InputError(f"this model has no tokenizer, since it was not trained on text: {remedy}")
         from ..tasks.writing import TextGenerator
 
-        texts = TextGenerator(self.tokenizer).generate(self._with_weights(), prompts, settings, on_text)
+        module, guessing = self._with_weights(), self._draft(draft)
+        texts = TextGenerator(self.tokenizer).generate(module, prompts, settings, on_text, guessing)
         return texts[0] if one else texts
 
-    def _generate_tokens(self, tokens: Any, settings: SamplingSettings) -> Any:
+    def _draft(self, draft: str | Path | Model | None) -> Any:
+        """The module of a draft model. Raises InputError where it reads other tokens."""
+        from ..generation.steps import device_of
+
+        if draft is None:
+            return None
+        model = draft if isinstance(draft, Model) else Model.from_folder(draft, device=str(device_of(self.module)))
+        vocabularies = [int(each.architecture.numbers["vocab"]) for each in (self, model)]
+        identities = {each.tokenizer.identity for each in (self, model) if each.tokenizer is not None}
+        if len({*vocabularies}) > 1 or len(identities) > 1:
+            named = "the draft model" if isinstance(draft, Model) else str(draft)
+            remedy = "train a draft model with the first one's: --tokenizer RUN/best"
+            raise InputError(f"{named} reads by another tokenizer than the model that it guesses for; {remedy}")
+        return model._with_weights()
+
+    def _generate_tokens(self, tokens: Any, settings: SamplingSettings, draft: Any) -> Any:
         """What `generate` does with token ids."""
         from ..generation import generate
 
         prompts, one = ids_of(tokens, int(self.architecture.numbers["vocab"]))
         ends = frozenset() if self.tokenizer is None else self.tokenizer.ends
         module: Any = self._with_weights()
-        rows = generate(module, prompts, settings, finished=lambda _, written: written[-1] in ends)
+        rows = generate(module, prompts, settings, draft=draft, finished=lambda _, written: written[-1] in ends)
         rows = [row[:-1] if row[-1] in ends else row for row in rows]
         return rows[0] if one else rows
 

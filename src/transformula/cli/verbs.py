@@ -92,6 +92,8 @@ def add_options(verb: Verb, parser: Parser) -> None:
     parser.add("run", "RUN", RUN)
     if verb.live:
         parser.add("sources", thing, "what the text begins with", nargs="*")
+        what = "a smaller model of the same tokens, which guesses some at a time (--speculate, by default 4)"
+        parser.add("--draft", "RUN", f"{what}: the same text, sooner where it is right")
     else:
         lines = "names of pictures, one per line" if thing == "PICTURE" else "one per line"
         parser.add("sources", thing, f"default: standard input, {lines}", nargs="*")
@@ -189,7 +191,7 @@ def go_on(model: Model, given: Given, settings: Settings) -> int:
         sys.stdout.flush()
         before = ""
 
-    texts = model.generate(prompts, on_text=show if live else None, **settings.plain())
+    texts = model.generate(prompts, draft=given["draft"], on_text=show if live else None, **settings.plain())
     if live:
         print(before)
         return 0

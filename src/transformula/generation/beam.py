@@ -29,8 +29,9 @@ from ..engine import quicken
 from ..errors import InputError
 from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
-from .decoding import USUAL_LENGTH, Decoder, device_of, logits_of, not_finite, pad_ids
+from .decoding import USUAL_LENGTH
 from .settings import SearchSettings
+from .steps import Decoder, device_of, logits_of, not_finite, pad_ids
 
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 

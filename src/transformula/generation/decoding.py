@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..engine import quicken
-from ..errors import InputError, NotFinite, setting
+from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
-from .speculation import PromptLookup
+from .speculation import DraftModel, Guesser, PromptLookup
+from .steps import Decoder, device_of, logits_of, not_finite, pad_ids, step_model
 
 USUAL_LENGTH = 200  # tokens written where neither the user nor the model's positions say how many
-
-
-class Decoder(Protocol):
-    """What a model must offer: `model.start`, `model.step` and how far its positions reach."""
-
-    @property
-    def context_limit(self) -> int | None:
-        """The number of learned positions; None where a text may be longer than any seen in training."""
-
-    def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
-        """Empty caches for `batch` rows of at most `capacity` positions; `inputs` are those of other sequences."""
-
-    def step(self, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Tensor | Mapping[str, Tensor]:
-        """Logits (batch, length, vocab) of a chunk (batch, length); `new` (batch,) says how many of it are real. A
-        model of several outputs gives them by name: the text is written by `logits`."""
 
 
 @dataclass(eq=False)
@@ -46,7 +33,6 @@ class TextRow:
     random: torch.Generator
     begin: int = 0
     done: bool = False
-    lookup: PromptLookup = field(default_factory=PromptLookup)
 
     @property
     def written(self) -> list[int]:
@@ -59,6 +45,7 @@ def generate(
     settings: SamplingSettings | None = None,
     *,
     seed: int | None = None,
+    draft: Decoder | None = None,
     most: Sequence[int] | None = None,
     finished: Callable[[int, list[int]], bool] | None = None,
     on_token: Callable[[int, int], None] | None = None,
@@ -68,6 +55,7 @@ def generate(
     prompts   token ids, of any lengths, none empty
     seed      instead of the settings'. Row r draws from the stream of seed + r: its text is what the prompt gives alone
               under that seed, whatever else is in the batch
+    draft     a smaller model of the same tokens, which guesses `settings.speculate` of them; see speculation.py
     most      new tokens of each row at most, which the model's positions hold; by default the settings' for all
     finished  (row, tokens written so far) -> whether this text ends here; its last token is returned too
     on_token  (row, token), as each is chosen: for streaming
@@ -101,9 +89,14 @@ def generate(
         for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
     if rows:
-        asked = settings.engine, settings.weights, 1 + settings.prompt_lookup
-        with torch.inference_mode(), quicken(model, evaluating(model), *asked) as fast:
-            write_rows(fast.model, rows, settings, window, finished, on_token, fast.here)
+        with torch.inference_mode(), ExitStack() as stack:
+            length = 1 + settings.speculate
+            fast = stack.enter_context(quicken(model, evaluating(model), settings.engine, settings.weights, length))
+            guesser: Guesser | None = PromptLookup(settings.speculate) if settings.speculate else None
+            if draft is not None and settings.speculate:
+                view = stack.enter_context(quicken(draft, evaluating(draft), settings.engine, settings.weights)).model
+                guesser = DraftModel(view, settings)
+            write_rows(fast.model, rows, settings, window, finished, on_token, guesser, fast.here)
     return [row.written for row in rows]
 
 
@@ -114,18 +107,16 @@ def write_rows(
     window: int | None,
     finished: Callable[[int, list[int]], bool] | None,
     on_token: Callable[[int, int], None] | None,
+    guesser: Guesser | None = None,
     keep_done: bool = False,
 ) -> None:
     """Write into rows until each has its `most` tokens or is finished.
 
+    guesser    guesses `settings.speculate` tokens at a time
     keep_done  rows that are done stay in the batch until half of it is: a program is one of a number of rows
     """
     decoding, logits = read_rows(model, batch, window)
-    most = settings.prompt_lookup
-    rewindable = decoding.rewindable if most else 0
-    if most and not rewindable:
-        what = "a state of this model has no positions that could be dropped again where a guess was wrong"
-        raise InputError(f"{what}: leave out {setting('prompt_lookup', str(most))}")
+    rewindable = 0 if guesser is None else check_rewindable(decoding, settings.speculate)
     drafts: list[list[int]] = [[] for _ in batch]
     while True:
         written = choose_along(model, batch, drafts, logits, settings, finished, on_token)
@@ -135,11 +126,15 @@ def write_rows(
         if not stay:
             return
         again = window is not None and any(len(batch[place].tokens) - batch[place].begin > window for place in stay)
-        room = min(decoding.capacity, model.context_limit or decoding.capacity) - decoding.longest
-        if len(stay) < len(batch) and (not keep_done or again or room < 1 or 2 * len(stay) <= len(batch)):
+        leave = not keep_done or again or 2 * len(stay) <= len(batch) or room(model, decoding) < 1
+        if len(stay) < len(batch) and leave:
             batch = [batch[place] for place in stay]
             decoding.select(torch.tensor(stay, device=logits.device))
-        drafts = drafts_of(batch, most if min(room, rewindable - decoding.longest) > most else 0)
+            if guesser is not None:
+                guesser.select(stay)
+        drafts = [[] for _ in batch]
+        if guesser is not None and min(room(model, decoding), rewindable - decoding.longest) > settings.speculate:
+            drafts = guesser.guess(batch)
         if again:
             decoding, logits = read_rows(model, batch, window)
         else:
@@ -185,12 +180,17 @@ def choose_along(
     return counts
 
 
-def drafts_of(rows: Sequence[TextRow], count: int) -> list[list[int]]:
-    """So many guesses for each row, or none for all. Rows without any are filled up: what they guess is dropped."""
-    guesses = [row.lookup.guess(row.tokens, count) if count and not row.done else [] for row in rows]
-    if not any(guesses):
-        return [[] for _ in rows]
-    return [guess + row.tokens[-1:] * (count - len(guess)) for row, guess in zip(rows, guesses, strict=True)]
+def room(model: Decoder, decoding: Any) -> int:
+    """How many more positions of the longest row there are."""
+    return int(min(decoding.capacity, model.context_limit or decoding.capacity) - decoding.longest)
+
+
+def check_rewindable(decoding: Any, guesses: int) -> int:
+    """Up to how many positions wrong guesses can be dropped. Raises InputError where they never can."""
+    if not decoding.rewindable:
+        what = "a state of this model has no positions that could be dropped again where a guess was wrong"
+        raise InputError(f"{what}: leave out {setting('speculate', str(guesses))}")
+    return int(decoding.rewindable)
 
 
 def seen_in(rows: Sequence[TextRow], logits: Tensor) -> Tensor:
@@ -219,51 +219,3 @@ def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[
     logits = logits_of(model, step_model(model, tokens, decoding, lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
     return decoding, logits[torch.arange(len(rows), device=logits.device), last][:, None]
-
-
-def step_model(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
-    """A step of a model. One that reads which document each token is of is told that all are of one."""
-    if "document" not in getattr(model, "inputs", ()):
-        return model.step(tokens, decoding, new=new)
-    return model.step(tokens, decoding, new=new, document=torch.zeros_like(tokens))  # type: ignore[call-arg]
-
-
-def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
-    """What a text is written by: the one output of a model, or of several that named `logits`; of an output that is
-    wider than the vocabulary only the tokens that there are. Raises InputError."""
-    if not isinstance(outputs, Tensor):
-        if "logits" not in outputs:
-            raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
-        outputs = outputs["logits"]
-    architecture, vocab = getattr(model, "architecture", None), outputs.shape[-1]
-    if architecture is not None and "vocab" in architecture.text.numbers:  # the text says how many there are
-        vocab = min(vocab, int(architecture.numbers["vocab"]))
-    return outputs if outputs.shape[-1] == vocab else outputs[..., :vocab]
-
-
-def device_of(model: Any) -> torch.device:
-    """Where a model's parameters are; the CPU for what has none."""
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    return torch.device("cpu") if parameter is None else parameter.device
-
-
-def pad_ids(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where all agree."""
-    lengths = torch.tensor([len(text) for text in texts])
-    tokens = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
-    for row, text in enumerate(texts):
-        tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
-    return tokens.to(device), None if lengths.min() == lengths.max() else lengths.to(device)
-
-
-def not_finite(models: Sequence[Any], written: int) -> NotFinite:
-    """The error of logits that are no numbers after `written` tokens; names the first parameter that is not finite."""
-    for model in models:
-        for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
-            if not bool(torch.isfinite(parameter).all()):
-                what = f"the model's logits are NaN or infinite, because its weights are: {name} holds numbers that are"
-                remedy = "load a checkpoint from before that"
-                return NotFinite(f"{what} not finite; {remedy}", step=written, place=name)
-    what = f"the model's logits are NaN or infinite after {written} tokens, though its weights are finite"
-    remedy = "run it in float32, or train with a smaller learning rate"
-    return NotFinite(f"{what}: a value inside it grows past its dtype; {remedy}", step=written)

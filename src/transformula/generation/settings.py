@@ -11,6 +11,8 @@ from ..errors import InputError
 from ..plain import several
 from ..settings import Settings
 
+DRAFT_TOKENS = 4  # that a draft model guesses at a time, where nothing is said
+
 
 class EngineSettings(Settings):
     """What makes the steps of a text that is written."""
@@ -58,12 +60,12 @@ class DrawingSettings(EngineSettings):
         le=1.0,
         description="min-p sampling: draw from tokens at least this many times as likely as the most likely",
     )
-    prompt_lookup: int = Field(
+    speculate: int = Field(
         0,
         ge=0,
         le=64,
-        description="guess so many tokens from what followed the last ones before, and compute them in one pass: the"
-        " same text, sooner where it repeats itself or the prompt; 0: none",
+        description="speculative decoding: so many tokens are guessed and computed in one pass, by what followed the"
+        " last ones before (prompt lookup) or by a draft model; the same text, sooner where the guesses are right",
     )
     stop: list[str] = Field([], description="stop before any of these strings")
     seed: int = Field(1, ge=0, lt=2**62, description="random seed: the same seed gives the same text")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..errors import InputError, setting
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..model.dataflow import input_sequences
 from ..model.transformer import Transformer
 from ..tasks.base import Task, part_of, sample_of

@@ -16,7 +16,7 @@ from numpy.random import Generator, default_rng
 
 from ..data.settings import TextSettings
 from ..errors import DataError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from .base import Batch, Progress
 from .language_modeling import TextTask
 

@@ -25,7 +25,7 @@ from ..data.settings import WholeRowSettings
 from ..data.source_target import source_target_columns
 from ..data.splits import SplitRows
 from ..errors import InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import Batch, Progress, outputs_in_words, outputs_of, task

@@ -15,8 +15,9 @@ from ..data.prepare import data_of
 from ..data.preview import Preview
 from ..data.settings import DataSettings, LanguageScoring
 from ..errors import ConfigError, InputError, setting
-from ..generation.decoding import device_of, generate
+from ..generation.decoding import generate
 from ..generation.settings import SamplingSettings
+from ..generation.steps import device_of
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from .base import EVALUATION_COST, Batch, Memory, Progress, Scores, Task, check_logits, evaluated, task, task_again

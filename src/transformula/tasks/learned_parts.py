@@ -17,7 +17,7 @@ from ..data.encoded import Encoded
 from ..data.splits import SplitRows, read_split
 from ..data.tokenizing import choose_tokenizers
 from ..errors import InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..errors import InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from ..words.cpu import wide
 from .base import IGNORED, Batch, Scores

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from ..data.lines import excerpt
 from ..errors import InputError
-from ..generation.decoding import device_of
 from ..generation.settings import FillSettings
+from ..generation.steps import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer

@@ -18,7 +18,7 @@ from ..data.encoded import pad_rows
 from ..data.settings import TextSettings
 from ..data.token_data import TokenData
 from ..errors import ConfigError, InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .altered_text import AlteredText

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..data.records import Record
 from ..errors import InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from .base import EVALUATED_TOKENS, Batch, Progress

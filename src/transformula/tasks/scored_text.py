@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..data.token_data import TokenData
 from ..errors import InputError
-from ..generation.decoding import device_of
+from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from .base import EVALUATED_TOKENS, IGNORED, Batch, Progress
 from .losses import nats_of

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from ..data.lines import lines_of
 from ..data.records import Record
 from ..errors import DataError, InputError
-from ..generation.decoding import device_of
 from ..generation.settings import EmbedSettings
+from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores
 from .cut_rows import is_cut, noted

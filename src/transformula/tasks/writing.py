@@ -59,11 +59,12 @@ class TextGenerator(Predictor):
 
     def generate(
         self, module: nn.Module, prompts: Sequence[str], settings: SamplingSettings,
-        on_text: Callable[[int, str], None] | None = None,
+        on_text: Callable[[int, str], None] | None = None, draft: Any = None,
     ) -> list[str]:  # fmt: skip
-        """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
+        """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written; `draft`
+        guesses tokens."""
         begun = [self.begin(text) for text in prompts]
-        return [one.text for one in write_after(module, self.tokenizer, begun, settings, on_text)]
+        return [one.text for one in write_after(module, self.tokenizer, begun, settings, on_text, draft=draft)]
 
     def begin(self, prompt: str) -> list[int]:
         """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
@@ -98,9 +99,14 @@ class Continuation(NamedTuple):
 def write_after(
     module: Any, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None, *, most: Sequence[int] | None = None, apart: bool = False,
+    draft: Any = None,
 ) -> list[Continuation]:  # fmt: skip
-    """What follows the tokens of each prompt, of at most `most` tokens each. `on_text` is called with (row, piece of
-    text) as it is written. `apart`: what is written is a text of its own, not the rest of one with the prompt."""
+    """What follows the tokens of each prompt, of at most `most` tokens each.
+
+    on_text  called with (row, piece of text) as it is written
+    apart    what is written is a text of its own, not the rest of one with the prompt
+    draft    a model that guesses tokens
+    """
     pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
     streams = [StoppingStream(each, stop=settings.stop, end=tokenizer.ends) for each in pieces]
 
@@ -112,7 +118,7 @@ def write_after(
         show(row, streams[row].push(token))
 
     done = lambda row, _: streams[row].finished  # noqa: E731
-    rows = generate(module, prompts, settings, most=most, finished=done, on_token=push)
+    rows = generate(module, prompts, settings, draft=draft, most=most, finished=done, on_token=push)
     ended = [stream.finished for stream in streams]
     for row, stream in enumerate(streams):
         show(row, stream.close())

@@ -1,0 +1,74 @@
+"""What sampling and beam search ask of a model: steps, logits, ids in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, NotFinite
+
+
+class Decoder(Protocol):
+    """What a model must offer: `model.start`, `model.step` and how far its positions reach."""
+
+    @property
+    def context_limit(self) -> int | None:
+        """The number of learned positions; None where a text may be longer than any seen in training."""
+
+    def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
+        """Empty caches for `batch` rows of at most `capacity` positions; `inputs` are those of other sequences."""
+
+    def step(self, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Tensor | Mapping[str, Tensor]:
+        """Logits (batch, length, vocab) of a chunk (batch, length); `new` (batch,) says how many of it are real. A
+        model of several outputs gives them by name: the text is written by `logits`."""
+
+
+def step_model(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
+    """A step of a model. One that reads which document each token is of is told that all are of one."""
+    if "document" not in getattr(model, "inputs", ()):
+        return model.step(tokens, decoding, new=new)
+    return model.step(tokens, decoding, new=new, document=torch.zeros_like(tokens))  # type: ignore[call-arg]
+
+
+def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """What a text is written by: the one output of a model, or of several that named `logits`; of an output that is
+    wider than the vocabulary only the tokens that there are. Raises InputError."""
+    if not isinstance(outputs, Tensor):
+        if "logits" not in outputs:
+            raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
+        outputs = outputs["logits"]
+    architecture, vocab = getattr(model, "architecture", None), outputs.shape[-1]
+    if architecture is not None and "vocab" in architecture.text.numbers:  # the text says how many there are
+        vocab = min(vocab, int(architecture.numbers["vocab"]))
+    return outputs if outputs.shape[-1] == vocab else outputs[..., :vocab]
+
+
+def device_of(model: Any) -> torch.device:
+    """Where a model's parameters are; the CPU for what has none."""
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def pad_ids(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where all agree."""
+    lengths = torch.tensor([len(text) for text in texts])
+    tokens = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
+    for row, text in enumerate(texts):
+        tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
+    return tokens.to(device), None if lengths.min() == lengths.max() else lengths.to(device)
+
+
+def not_finite(models: Sequence[Any], written: int) -> NotFinite:
+    """The error of logits that are no numbers after `written` tokens; names the first parameter that is not finite."""
+    for model in models:
+        for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
+            if not bool(torch.isfinite(parameter).all()):
+                what = f"the model's logits are NaN or infinite, because its weights are: {name} holds numbers that are"
+                remedy = "load a checkpoint from before that"
+                return NotFinite(f"{what} not finite; {remedy}", step=written, place=name)
+    what = f"the model's logits are NaN or infinite after {written} tokens, though its weights are finite"
+    remedy = "run it in float32, or train with a smaller learning rate"
+    return NotFinite(f"{what}: a value inside it grows past its dtype; {remedy}", step=written)
