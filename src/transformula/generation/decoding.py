@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,8 +15,10 @@ from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
-from .speculation import DraftModel, Guesser, PromptLookup
 from .steps import Decoder, device_of, logits_of, not_finite, pad_ids, step_model
+
+if TYPE_CHECKING:
+    from .speculation import Guesser
 
 USUAL_LENGTH = 200  # tokens written where neither the user nor the model's positions say how many
 
@@ -92,10 +94,14 @@ def generate(
         with torch.inference_mode(), ExitStack() as stack:
             length = 1 + settings.speculate
             fast = stack.enter_context(quicken(model, evaluating(model), settings.engine, settings.weights, length))
-            guesser: Guesser | None = PromptLookup(settings.speculate) if settings.speculate else None
-            if draft is not None and settings.speculate:
-                view = stack.enter_context(quicken(draft, evaluating(draft), settings.engine, settings.weights)).model
-                guesser = DraftModel(view, settings)
+            guesser: Guesser | None = None
+            if settings.speculate:
+                from .speculation import DraftModel, PromptLookup
+
+                guesser = PromptLookup(settings.speculate)
+                if draft is not None:
+                    drafting = quicken(draft, evaluating(draft), settings.engine, settings.weights)
+                    guesser = DraftModel(stack.enter_context(drafting).model, settings)
             write_rows(fast.model, rows, settings, window, finished, on_token, guesser, fast.here)
     return [row.written for row in rows]
 

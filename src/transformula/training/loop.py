@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -35,8 +35,10 @@ from .saving import Saving
 from .schedules import Phases, factor
 from .state import RunState
 from .telemetry import Telemetry
-from .threads import ThreadTrials
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .threads import ThreadTrials
 
 SECONDS_BETWEEN_CHECKPOINTS = 600.0  # seconds between checkpoints where no number of steps is given
 
@@ -53,7 +55,11 @@ class Trainer:
         self.evaluations = Evaluations(state, self.disk, self.saving, self.watchdog)
         self.telemetry = Telemetry(state.weights, state.trained, settings.telemetry_every)
         self.meter = Meter(state, self.disk, self.telemetry)
-        self.threads = ThreadTrials(state, self.disk, threads)
+        self.trials: ThreadTrials | None = None
+        if len(threads) > 1:
+            from .threads import ThreadTrials
+
+            self.trials = ThreadTrials(state, self.disk, threads)
         own = [p.tensor for p in state.trained if sharded is None or p.name in sharded.own]
         self.sums = GradientSums(state.ranks, state.weights.master, own) if state.ranks.several else None
         self.schedule = Phases(settings.warmup, settings.decay, settings.final_lr)
@@ -86,10 +92,12 @@ class Trainer:
                 self._average(interrupts)
                 return end
             self.watchdog.beat()
-            self.threads.before()
+            if self.trials is not None:
+                self.trials.before()
             begun = time.monotonic()
             self.step()
-            self.threads.after(time.monotonic() - begun)
+            if self.trials is not None:
+                self.trials.after(time.monotonic() - begun)
             self.watchdog.beat()
 
     def _meet(self, interrupts: Interrupts) -> None:

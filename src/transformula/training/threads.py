@@ -24,7 +24,7 @@ MAX_SHARE = 0.03  # of the run's time that measurements take
 class ThreadTrials:
     """Trials in a run: `before` each step, and `after` it with the seconds that it took.
 
-    counts  numbers of threads that are tried; none or one: there are no trials
+    counts  numbers of threads that are tried
     """
 
     def __init__(self, state: RunState, disk: Disk, counts: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class ThreadTrials:
         state = self.state
         if self.next == len(self.plan):
             pause = max(EVERY_SECONDS, len(self.plan) * state.step_seconds / MAX_SHARE)
-            if len(self.counts) < 2 or not state.step_seconds or state.seconds - self.last < pause:
+            if not state.step_seconds or state.seconds - self.last < pause:
                 return
             self.next, self.took = 0, {count: [] for count in self.counts}
         torch.set_num_threads(self.plan[self.next][0])
