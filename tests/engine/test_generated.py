@@ -89,34 +89,27 @@ def by_programs(text: str) -> str:
     return PROGRAM if fast.machine is not None and fast.machine.made else OWN_CODE
 
 
-def look(text: str, results: dict[str, str]) -> None:
-    if text not in results:
-        note(text)
-        results[text] = by_programs(text)
+def results_of(count: int) -> Counter[str]:
+    """What became of so many texts."""
+    results: dict[str, str] = {}
+
+    @many(count)
+    @given(models())
+    def each(text: str) -> None:
+        if text not in results:
+            note(text)
+            results[text] = by_programs(text)
+
+    each()
+    return Counter(results.values())
 
 
 def test_every_day() -> None:
-    results: dict[str, str] = {}
-
-    @many(EVERY_DAY)
-    @given(models())
-    def each(text: str) -> None:
-        look(text, results)
-
-    each()
-    assert PROGRAM in results.values()
+    assert results_of(EVERY_DAY)[PROGRAM]
 
 
 @pytest.mark.slow
 def test_hundreds() -> None:
-    results: dict[str, str] = {}
-
-    @many(SLOW)
-    @given(models())
-    def each(text: str) -> None:
-        look(text, results)
-
-    each()
-    counts = Counter(results.values())
+    counts = results_of(SLOW)
     assert counts[PROGRAM] + counts[OWN_CODE] >= 500, counts
     assert counts[PROGRAM] >= 10 * counts[OWN_CODE], counts
