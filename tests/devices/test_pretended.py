@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
     reason="this version of PyTorch has no device whose backend is in Python",
 )
 
-EVERY_DAY = ["pre-norm", "gpt-oss", "universal"]
-"""Plain layers; experts, sinks and rotary positions; positions that stop one by one."""
+EVERY_DAY = ["gpt-oss", "universal"]
+"""Experts, sinks and rotary positions; positions that stop one by one."""
 
 WAITS = {"universal": "model/hooks/halt.py"}
 """Where an entry waits for the device at each layer: whether every position has stopped decides what is computed."""

@@ -31,10 +31,9 @@ PRE_NORM = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SIZES = {"depth": 2, "width": 32, "heads": 2, "vocab": 19, "context": 64}
 NEW = 40
 MANY_KINDS = {
-    "pre-norm", "gemma3", "hyper-connections", "value-residual", "mixtral", "t5", "gpt-oss", "mamba2", "mla", "yoco",
-    "retnet", "rwkv7", "multi-token-prediction",
+    "pre-norm", "gemma3", "hyper-connections", "value-residual", "mixtral", "t5", "mamba2", "mla", "yoco", "rwkv7",
 }  # fmt: skip
-"""Windows, streams, history, experts, recurrences, shared caches, another sequence, several outputs."""
+"""Windows, streams, history, experts, recurrences, shared caches, another sequence."""
 
 
 def module(formula: str = PRE_NORM, **more: Any) -> nn.Module:

@@ -68,7 +68,7 @@ def test_a_text_is_the_same(rows: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_text_is_the_same_with_a_draft_model(rows: int, kind: str) -> None:
     """One that draws as the model does, and one that guesses wrong."""
     made, other = model(), model(depth=1, seed=3)
