@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -161,9 +162,10 @@ def choose_along(
     (batch, 1 + guessed, vocab); how many each row got. A text is the same whatever was guessed."""
     counts, active = [0] * len(batch), [*range(len(batch))]
     for place in range(logits.shape[1]):
-        rows, now = [batch[number] for number in active], logits[active, place]
-        # others than the most likely token may be ruled out, by -inf
-        if not bool(torch.isfinite(now.amax(-1)).all()):
+        rows = [batch[number] for number in active]
+        now = logits[:, place] if len(rows) == len(batch) else logits[active, place]  # the copy shows at length 1
+        # others than the most likely token may be ruled out, by -inf; a sum of largest ones is finite if each is
+        if not math.isfinite(float(now.amax(-1).sum())):
             raise not_finite([model], max(len(row.tokens) - row.prompt for row in rows))
         seen = seen_in(rows, now) if settings.repetition_penalty != 1.0 else None
         chosen = choose(now, settings, [row.random for row in rows], seen).tolist()

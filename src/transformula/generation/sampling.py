@@ -92,6 +92,8 @@ def choose(
 ) -> Tensor:
     """The next token of each row: (batch, vocab) -> (batch,). Greedy at temperature 0. What a device without float64
     (mps) made is drawn from on the CPU."""
+    if settings.temperature == 0.0 and seen is None:
+        return logits.argmax(-1)
     device = logits.device
     if device.type == "mps":
         logits, seen = logits.cpu(), None if seen is None else seen.cpu()
