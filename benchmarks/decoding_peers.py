@@ -48,7 +48,7 @@ def ctranslate2_writer(folder: Path, kind: str, vocab: int) -> Writer:
     from ctranslate2.converters import TransformersConverter
 
     class Converter(TransformersConverter):  # type: ignore[misc]
-        """Of a folder without a tokenizer."""
+        """Converts a folder that has no tokenizer."""
 
         def load_tokenizer(self, tokenizer_class: Any, model_name_or_path: str, **options: Any) -> Any:
             class Names:

@@ -42,6 +42,13 @@ def test_scores_with_matrices_of_bytes_are_near(task: str, texts: None, capsys: 
     assert "matrices of type int8" in capsys.readouterr().out
 
 
+def test_other_types_of_weights_are_refused(texts: None) -> None:
+    data, more = MODELS["language-modeling"]
+    transformula.train(task="language-modeling", data=data, out="run", **SIZES, **more)
+    with pytest.raises(InputError, match="unknown type of weights 'int4'.*known: float32, int8"):
+        transformula.evaluate("run", weights="int4")
+
+
 def test_other_types_of_model_are_refused(texts: None) -> None:
     model = transformula.Model("pre-norm", depth=1, width=16, heads=2, context=16, vocab=20).module
     with pytest.raises(InputError, match="weights of type int8 are for models in float32"):

@@ -1,90 +1,54 @@
-"""The number of threads of a run that the clock ends: measured again while it runs, and only there."""
+"""The number of threads is measured."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from transformula import train
-from transformula.structured import load_yaml
-from transformula.training import choices, start, threads
-from transformula.training.settings import TrainingSettings
-from transformula.training.threads import EVERY_SECONDS, MAX_SHARE, TURNS, ThreadTrials
+from tests.training.test_loop import run
+from transformula.runs.folder import RunFolder
+from transformula.training import choices
+from transformula.training.choices import choose_threads
 
-STEP = 0.1
-
-
-class Run:
-    """A run whose steps take so many seconds with each number of threads, and what it says, logs and writes."""
-
-    def __init__(self, took: dict[int, float], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.took, self.threads, self.said, self.logged = took, 1, list[str](), list[Any]()
-        self.config: dict[str, Any] = {"threads": 1, "lr": 1}
-        monkeypatch.setattr(torch, "set_num_threads", lambda count: setattr(self, "threads", count))
-        folder = SimpleNamespace(config=lambda: self.config, write_config=lambda new: setattr(self, "config", new))
-        self.state: Any = SimpleNamespace(
-            seconds=0.0, step_seconds=STEP, settings=TrainingSettings(threads=1), folder=folder,
-            shown=SimpleNamespace(say=self.said.append), position=SimpleNamespace(step=0),
-        )  # fmt: skip
-        disk: Any = SimpleNamespace(log=lambda event, **more: self.logged.append((event, more)))
-        self.trials = ThreadTrials(self.state, disk, [1, 2])
-
-    def step(self) -> int:
-        """Make a step; with how many threads."""
-        self.trials.before()
-        count = self.threads
-        self.trials.after(self.took[count])
-        self.state.seconds += self.took[count]
-        self.state.position.step += 1
-        return count
+CPU = torch.device("cpu")
 
 
-def test_a_run_goes_on_with_what_has_become_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run({1: STEP, 2: STEP / 1.8}, monkeypatch)
-    counts = [run.step() for _ in range(2000)]
-    assert set(counts[: int(EVERY_SECONDS / STEP)]) == {1}  # as it began, until the first trial
-    assert set(counts[-500:]) == {2} or counts[-500:].count(1) <= 2 * TURNS
-    assert run.config == {"threads": 2, "lr": 1}
-    ((event, more),) = run.logged
-    assert event == "threads" and more["threads"] == 2
-    assert len(run.said) == 1 and "threads: 2 (measured now: 1 would be 0.56 times as fast)" in run.said[0]
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "candidates", lambda: [1, 2])
 
 
-def test_trials_take_a_small_share_of_the_run_and_say_nothing_where_nothing_changes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run = Run({1: STEP, 2: STEP / 1.05}, monkeypatch)
-    counts = [run.step() for _ in range(4000)]
-    assert 0 < counts.count(2) <= MAX_SHARE * len(counts)
-    assert counts[-1] == 1 and not run.said and not run.logged
+def slower_with(count: int) -> "object":
+    """Work that is slow with so many threads, by a clock of its own."""
+    return lambda counts, work: {n: 3.4 if n == count else 1.0 for n in counts}
 
 
-def test_a_run_of_steps_keeps_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its numbers must not depend on the clock; nor has one whose threads were stated a choice."""
-    asked: list[list[int]] = []
+@pytest.mark.parametrize("slow,chosen", [(2, 1), (1, 2)])
+def test_the_faster_number_is_taken(two: None, monkeypatch: pytest.MonkeyPatch, slow: int, chosen: int) -> None:
+    monkeypatch.setattr(choices, "seconds_with", slower_with(slow))
+    count, said = choose_threads(None, CPU, lambda: lambda: None)
+    assert count == chosen and f"threads: {chosen}" in said and f"{slow} would be 0.29 times as fast" in said
 
-    class Noted(ThreadTrials):
-        def __init__(self, state: Any, disk: Any, counts: Any) -> None:
-            super().__init__(state, disk, counts)
-            asked.append([*counts])
 
-    monkeypatch.setattr(threads, "ThreadTrials", Noted)
-    for module in (choices, start):
-        monkeypatch.setattr(module, "candidates", lambda: [1, 2])
-    text = tmp_path / "text.txt"
-    text.write_text("to be or not to be, that is the question\n" * 40)
-    how: dict[str, Any] = {"data": str(text), "tokenizer": "characters", "depth": 1, "width": 8, "heads": 1}
-    how |= {"context": 8, "batch": 2, "quiet": True}
-    before = torch.get_num_threads()
-    for number, length in enumerate([{"steps": 2}, {"minutes": 0.005}, {"minutes": 0.005, "threads": 1}]):
-        train("pre-norm", **how, **length, out=str(tmp_path / str(number)))
-    assert asked == [[1, 2]]
-    assert torch.get_num_threads() == before
-    config = load_yaml(tmp_path / "1" / "config.yaml")
-    assert config["threads"] in (1, 2)
-    assert all("threads" not in json.loads(line)["event"] for line in (tmp_path / "1" / "log.jsonl").open())
+def test_as_fast_with_one_is_one(two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "seconds_with", lambda counts, work: {1: 1.05, 2: 1.0})
+    assert choose_threads(None, CPU, lambda: lambda: None)[0] == 1
+
+
+def test_what_is_asked_for_is_not_measured(two: None) -> None:
+    assert choose_threads(2, CPU, lambda: 1 / 0) == (2, "")
+
+
+def test_a_measurement_leaves_the_number_as_it_was(two: None) -> None:
+    before, seen = torch.get_num_threads(), set()
+    choose_threads(None, CPU, lambda: lambda: seen.add(torch.get_num_threads()))
+    assert torch.get_num_threads() == before and seen == {1, 2}
+
+
+def test_the_choice_is_recorded_and_kept(tmp_path: Path, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "seconds_with", slower_with(1))
+    run(tmp_path / "run", steps=2, threads=None)
+    assert RunFolder.open(tmp_path / "run").config()["threads"] == 2
+    monkeypatch.setattr(choices, "seconds_with", slower_with(2))
+    run(tmp_path / "run", steps=4, threads=None, resume=True)
+    assert RunFolder.open(tmp_path / "run").config()["threads"] == 2

@@ -257,8 +257,9 @@ def evaluate(
         settings["weights"] = weights
     with products_with(weights, *modules):
         report: Any = kind.report(trained, scored, settings, progress)
-    notes = [] if weights == "float32" else [f"linear layers multiplied with matrices of type {weights}"]
-    noted: Report = replace(report, notes=[*report.notes, *notes])
+    if weights != "float32":
+        report = replace(report, notes=[*report.notes, f"linear layers multiplied with matrices of type {weights}"])
+    noted: Report = report
     return noted
 
 

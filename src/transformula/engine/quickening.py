@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, setting
+from ..errors import InputError, UnknownName, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_STEPS, FLOAT32, KERNELS, TORCH, OwnStep
+from .kinds import AUTO, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep
 
 
 @dataclass
@@ -73,6 +73,8 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
     if weights == FLOAT32:
         yield
         return
+    if weights != INT8:
+        raise UnknownName("type of weights", weights, [FLOAT32, INT8])
     check_kernels(f"weights of type {weights}", "weights", weights, all(map(runs_here, models)))
     from .packing import Packing
     from .products import ByteProducts

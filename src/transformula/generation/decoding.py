@@ -165,7 +165,7 @@ def choose_along(
         rows = [batch[number] for number in active]
         now = logits[:, place] if len(rows) == len(batch) else logits[active, place]  # the copy shows at length 1
         # others than the most likely token may be ruled out, by -inf; a sum of largest ones is finite if each is
-        if not math.isfinite(float(now.amax(-1).sum())):
+        if not math.isfinite(float(now.amax(-1).sum(dtype=torch.promote_types(now.dtype, torch.float32)))):
             raise not_finite([model], max(len(row.tokens) - row.prompt for row in rows))
         seen = seen_in(rows, now) if settings.repetition_penalty != 1.0 else None
         chosen = choose(now, settings, [row.random for row in rows], seen).tolist()

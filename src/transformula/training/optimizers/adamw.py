@@ -43,15 +43,15 @@ class AdamW(Optimizer):
         matrices = [p for p in self.parameters if p.role == MATRIX]
         rest = [p for p in self.parameters if p.role != MATRIX]
         self.groups = [(group, decay) for group, decay in ((matrices, settings.weight_decay), (rest, 0.0)) if group]
+        self.names = {id(p.tensor): p.name for p in self.parameters}
         self.state: dict[str, dict[str, Tensor]] = {}
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """One update of every parameter that has a gradient."""
         for group, decay in self.groups:
-            names = {id(p.tensor): p.name for p in group}
             for tensors in by_mesh(p.tensor for p in group if p.tensor.grad is not None):
-                state = [self._state_of(names[id(tensor)], tensor) for tensor in tensors]
+                state = [self._state_of(self.names[id(tensor)], tensor) for tensor in tensors]
                 steps, means, squares = ([each[key] for each in state] for key in STATE_KEYS)
                 gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
                 # the function of torch.optim.AdamW, whose `step` imports PyTorch's compiler: 1 to 2 seconds

@@ -40,8 +40,8 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
     X = U / |U|, then `STEPS` times X = P X with P = a + b A + c A A, A = X X^T, on the shorter side. What X is
     multiplied with depends on A alone, and P commutes with it: A becomes P A P. So where rows are much longer than
-    columns, the product of all P is made first, of small square matrices, and X is multiplied once: 0.55 of the time
-    at a ratio of 4. In bfloat16 the rounding of A would grow twelvefold at each step.
+    columns, the product of all P is made first, of small square matrices, and X is multiplied once: at a ratio of 4
+    with 50 n^3 multiplications in place of 90 n^3. In bfloat16 the rounding of A would grow twelvefold at each step.
     """
     x = matrices.to(dtype)
     tall = x.shape[-2] > x.shape[-1]
