@@ -21,6 +21,7 @@ data, which the command line prints with --json.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -28,6 +29,19 @@ from typing import Any, ClassVar
 TYPED: ContextVar[frozenset[str] | None] = ContextVar("TYPED", default=None)
 """The options, such as "--lr", of the command that is being run, empty before its verb has said them; None where Python
 is the door. Errors name a setting as it is given there."""
+
+NO_MEMORY = re.compile(
+    "failed to map segment|allocat|out of memory|not enough memory|storage size|could not create a (primitive|memory)",
+    re.IGNORECASE,
+)
+"""What torch says where it gets no memory, on a CPU and on a GPU, oneDNN inside it, and who loads a library."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that no memory could be had."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError | RuntimeError) and NO_MEMORY.search(str(error)) is not None
+    )
 
 
 def setting(key: str, value: str = "", no: bool = False) -> str:

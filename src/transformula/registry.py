@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,11 @@ class Registry(Generic[T]):
         calls = re.compile(rf"^{re.escape(self.decorator)}(.*?\)[^\n]*)\n(?=@|def |class )", re.M | re.S)
         # The same as a plain call, register("name")(function): of a function that stands elsewhere.
         plain = re.compile(rf"^{re.escape(self.decorator[1:])}(.*\))\([\w.]+\)$", re.M)
-        for each in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+        folders = list(importlib.import_module(self.package).__path__)
+        modules = list(pkgutil.iter_modules(folders))
+        if not modules:  # of a folder that cannot be read, for want of memory, nothing was said
+            os.listdir(folders[0])
+        for each in modules:
             if each.ispkg:
                 continue
             module, folder = f"{self.package}.{each.name}", getattr(each.module_finder, "path", "")

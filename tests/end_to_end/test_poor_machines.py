@@ -105,7 +105,7 @@ def limited(more: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.parametrize("more", [1, 16, 64])
+@pytest.mark.parametrize("more", [1, 4, 8, 12, 14, 16, 18, 64])
 @pytest.mark.parametrize("verb", ["train", "sample", "classify", "evaluate", "explain", "export", "prepare"])
 def test_little_memory(work: Path, verb: str, more: int) -> None:
     environment = {**os.environ, "TRANSFORMULA_CACHE": str(work / "cache")}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName, shortened
+from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName, out_of_memory, shortened
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
@@ -36,10 +36,6 @@ ELSEWHERE = {
 }
 """What other programs call these verbs."""
 
-NO_MEMORY = re.compile(
-    "failed to map segment|can.?t allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE
-)
-"""What libraries say where they get none, torch's own when they are loaded included."""
 REMEDY = "end other programs, raise the limit that this process has (ulimit -v), or take less at a time"
 
 HELP = """\
@@ -107,7 +103,7 @@ def attempt(arguments: list[str]) -> int:
         ended = RunError(("" if error.filename is None else f"{error.filename}: ") + (error.strerror or str(error)))
         text = f"error: {ended}"
     except (MemoryError, ImportError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not NO_MEMORY.search(str(error)):
+        if not out_of_memory(error):
             raise
         ended = RunError(f"there is no memory for this{reason_of(error)}: {REMEDY}")
         text = f"error: {ended}"

@@ -537,19 +537,25 @@ static void matmul(const T& o, const T& a, const T& b, I more) {
 static void norm(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, F eps) {
   for (I r = 0; r < R; r++, x += n, y += n) {
     V s4 = {};
-    F mean = 0;
+    F mean = 0, off = 0;
     I i = 0;
     if (!rms) {
       for (; i + W <= n; i += W) s4 += load(x + i);
       mean = sum(s4);
+      s4 = V{};
       for (; i < n; i++) mean += x[i];
       mean /= n;
     }
     V t4 = {};
     F t = 0;
-    for (i = 0; i + W <= n; i += W) { V d = load(x + i) - mean; t4 += d * d; }
+    for (i = 0; i + W <= n; i += W) { V d = load(x + i) - mean; t4 += d * d; s4 += d; }
     t = sum(t4);
-    for (; i < n; i++) t += (x[i] - mean) * (x[i] - mean);
+    for (; i < n; i++) { F d = x[i] - mean; t += d * d; off += d; }
+    if (!rms) {  // what rounding took from the mean: of equal numbers nothing may be left to divide by sqrt(eps)
+      off = (off + sum(s4)) / n;
+      t -= n * off * off;
+      mean += off;
+    }
     F c = 1 / sqrtf(t / n + eps);
     if (w && b) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i] + b[i];
     else if (w) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i];

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..cost.words import bytes_in_words
-from ..errors import Interrupted, NotFinite, Preempted, RunError, TransformulaError
+from ..errors import Interrupted, NotFinite, Preempted, RunError, TransformulaError, out_of_memory
 from ..runs.checkpoint import MANIFEST
 from ..runs.folder import command
 from ..tasks.base import Batch, Task
@@ -20,8 +20,6 @@ from .saving import Saving
 from .state import RunState
 
 ASKING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-# As torch says on a CPU and on a GPU, and oneDNN inside it.
-LACKING = re.compile(r"allocat|out of memory|storage size|could not create a (primitive|memory)", re.IGNORECASE)
 
 
 class Asked(Exception):
@@ -171,9 +169,9 @@ def lacks_memory(amount: str, task: Task, where: str = "") -> str:
 
 def unallocated(error: Exception) -> str | None:
     """How much memory could not be allocated: '4 GiB', "" where it is not said; None for another error."""
-    text = " ".join(str(error).split())
-    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and LACKING.search(text)):
+    if not out_of_memory(error):
         return None
+    text = " ".join(str(error).split())
     size = re.search(r"allocate (\d[\d.]*) ?(bytes|[KMGTPE]?iB)", text, re.IGNORECASE)
     if size is None:
         return ""

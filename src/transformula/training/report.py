@@ -13,7 +13,7 @@ from torch import nn
 
 from ..atomic_io import write_whole
 from ..cost.words import duration
-from ..errors import Interrupted, Preempted, RunError
+from ..errors import Interrupted, Preempted, RunError, out_of_memory
 from ..interop.exchange import text_of
 from ..runs import random_state
 from ..runs.figure import draw_curve
@@ -132,7 +132,8 @@ def conclude(
         try:
             return make()
         except Exception as error:  # of a task, of a library that draws, of the disk
-            failed.append(f"{what}: {type(error).__name__}: {error}")
+            said = f"there was no memory ({error})" if out_of_memory(error) else f"{type(error).__name__}: {error}"
+            failed.append(f"{what}: {said}")
             return otherwise
 
     def write_sample() -> str:

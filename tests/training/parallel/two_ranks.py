@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import pickle
 import traceback
 from collections.abc import Callable
@@ -16,8 +17,12 @@ import torch.multiprocessing as mp
 
 def on_ranks(function: Callable[..., Any], folder: Path, *given: Any, size: int = 2) -> list[Any]:
     """What `function(*given)`, which stands in a module, returns on each rank. A rank that raises fails the test with
-    its traceback."""
-    mp.start_processes(rank_main, (size, folder, function, given), nprocs=size, start_method="spawn")
+    its traceback, and one that dies of a signal with what it and the libraries in it said last."""
+    try:
+        mp.start_processes(rank_main, (size, folder, function, given), nprocs=size, start_method="spawn")
+    except mp.ProcessExitedException as error:
+        said = (folder / f"said-{error.error_index}").read_text(errors="replace").splitlines()
+        raise AssertionError("\n".join([str(error), *said[-60:]])) from None
     results = [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(size)]
     raised = [said for failed, said in results if failed]
     assert not raised, "\n".join(raised)
@@ -25,7 +30,8 @@ def on_ranks(function: Callable[..., Any], folder: Path, *given: Any, size: int 
 
 
 def rank_main(rank: int, size: int, folder: Path, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    faulthandler.enable()  # where a rank dies of a signal, its stack is what the test can show
+    os.dup2(os.open(folder / f"said-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    faulthandler.enable()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), size), rank=rank, world_size=size)
     try:
