@@ -27,6 +27,7 @@ from ..extras import need
 PURPOSE = "curves over learning rates"
 LEVEL = 0.05  # of its tests; intervals are of 1 - LEVEL
 REACH = 2.5  # octaves from the best, beyond which no run counts
+ALIKE = 2.0  # octaves: so equal models are told apart in 5 % of cases (benchmarks/seed_noise.py)
 NEAR = 1.0  # octaves from the best: where one arm diverges here and the other does not, they differ
 STEPS = 4  # rates in an octave, to which a fitted best is rounded: it costs at most curvature / 64
 PASSES = 5  # of the fit, each around the best of the one before
@@ -86,9 +87,9 @@ class FittedCurve:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the best place."""
-        low, high = np.quantile(self.bests, [LEVEL / 2, 1 - LEVEL / 2])
-        return float(low), float(high)
+        """The 95 % interval of the best place within the span, wider by what `best` is rounded."""
+        low, high = np.quantile(self.bests, [LEVEL / 2, 1 - LEVEL / 2]) + np.array([-0.5, 0.5]) / STEPS
+        return max(float(low), self.span[0]), min(float(high), self.span[1])
 
     def cost(self, place: float) -> np.ndarray:
         """(draws,): what a rate loses to the best one."""
@@ -135,7 +136,10 @@ def same_curve_p(one: Losses, other: Losses) -> float:
     keys = sorted(key for key in pairs if abs(key[0] - best) <= REACH)
     levels, y = indicators([seed for _, seed in keys]), np.array([pairs[key] for key in keys])
     u = np.array([place - best for place, _ in keys])
-    return f_test(least_squares(levels, y), least_squares(np.column_stack([levels, u, u**2]), y))
+    alike = (levels @ levels.T) * np.exp(-np.abs(u[:, None] - u) / ALIKE)
+    whiten = np.linalg.inv(np.linalg.cholesky(alike))
+    levels, curves = whiten @ levels, whiten @ np.column_stack([u, u**2])
+    return f_test(least_squares(levels, whiten @ y), least_squares(np.column_stack([levels, curves]), whiten @ y))
 
 
 def indicators(kinds: Sequence[Hashable]) -> np.ndarray:

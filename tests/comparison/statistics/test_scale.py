@@ -12,6 +12,7 @@ from tests.comparison.statistics.simulated import arm, outcome
 from transformula.comparison.records import Arm, Outcome
 from transformula.comparison.statistics import fit
 from transformula.comparison.statistics.fit import fit_scaling
+from transformula.comparison.statistics.rates import fit_rates
 from transformula.comparison.statistics.scale import speedups, timed
 from transformula.comparison.statistics.terms import Terms
 from transformula.comparison.statistics.verdicts import judge
@@ -148,6 +149,39 @@ def test_fit_does_not_extrapolate_and_needs_three_sizes(few_resamples: None) -> 
     without = [o for o in runs if (o.variant, o.size) != ("fast", "huge")]
     kept = fit_scaling(without, arms, "base")
     assert kept is not None and set(kept.speedups) == {"slow"}
+
+
+def tuned(best: dict[str, float], sizes: list[str], noise: float = 0.02) -> list[Outcome]:
+    """Runs that tuned the rates of two arms or more, best at so many octaves from the default."""
+    rng = np.random.default_rng(7)
+    return [
+        outcome(name, seed, 2 + 0.1 * (place - place_of_best) ** 2 + noise * rng.standard_normal(), size,
+                stage="tune", lr=1e-3 * 2.0**place)
+        for size in sizes
+        for name, place_of_best in best.items()
+        for place in range(-2, 3)
+        for seed in (100, 101)
+    ]  # fmt: skip
+
+
+def test_what_a_rate_may_cost_is_in_the_intervals_unless_both_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two sizes and of three: at equal losses, rates that were tuned apart make the interval wider."""
+    monkeypatch.setattr(fit, "RESAMPLES", 60)
+    apart, alike = ({"base": 0.0, "fast": best, "slow": 0.0} for best in (1.0, 0.0))
+    runs, arms = made([*FLOPS], floor=1.0)
+    two = [a for a in arms if a.size != "huge"]
+    widths, laws = [], []
+    for best in (apart, alike):
+        known = [*runs, *tuned(best, [*FLOPS])]
+        fits = fit_rates(known, arms, lower=True)
+        found = [speedups(known, two, "fast", "base", True, each)["large"]["flops"] for each in (fits, {})]
+        widths.append([high / low for _, low, high in found])
+        law, plain = fit_scaling(known, arms, "base"), fit_scaling(runs, arms, "base")
+        assert law is not None and plain is not None
+        laws.append([one.speedups["fast"][2] / one.speedups["fast"][1] for one in (law, plain)])
+    for (far, far_plain), (near, near_plain) in (widths, laws):
+        assert far > 1.05 * far_plain
+        assert near == pytest.approx(near_plain, rel=0.05)
 
 
 @pytest.mark.slow

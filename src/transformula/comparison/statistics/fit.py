@@ -3,7 +3,8 @@
 Hoffmann et al. 2022 (2203.15556, appendix D.3) fit such a law by the Huber loss of log residuals, and so does this.
 With a shared E and a, the base needs (A_base / A_v)^(1/a) times a variant's compute for its loss: one speed-up at all
 sizes.
-The intervals are the fit's deviation under resampling of the seeds, the same for all arms of a size, times t.
+The intervals are the fit's deviation under resampling of the seeds, the same for all arms of a size, each without what
+its learning rate may cost by one draw of `rates.py`, times t.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ...extras import need
 from ..records import Arm, Outcome
 from .pairs import runs_of
 from .power import LEVEL, PURPOSE
+from .rates import fit_rates
 
 HUBER = 1e-3  # log residuals above it count linearly
 RESAMPLES = 200
@@ -72,7 +74,9 @@ def fit_scaling(outcomes: Sequence[Outcome], arms: Sequence[Arm], base: str) -> 
     center = float(np.exp(np.log(flops).mean()))
     place = np.log(flops / center)
     law = fit_law(np.array([each.mean() for each in losses]), place, owner)
-    draws = resampled(losses, [arm.size for arm in arms], place, owner, law)
+    fits = fit_rates(outcomes, arms, lower=True)
+    lost = np.array([fits[arm.size].lost(arm.variant, RESAMPLES) for arm in arms])
+    draws = resampled(losses, lost, [arm.size for arm in arms], place, owner, law)
     t = float(need("scipy.stats", PURPOSE).t.ppf(1 - LEVEL / 2, fewest - 1)) * math.sqrt(fewest / (fewest - 1))
     half = t * float(draws[:, 1].std(ddof=1))
     gains, halves = log_speedups(law[None])[0], t * log_speedups(draws).std(axis=0, ddof=1)
@@ -125,15 +129,17 @@ def fit_law(losses: np.ndarray, place: np.ndarray, owner: np.ndarray, start: np.
 
 
 def resampled(
-    losses: Sequence[np.ndarray], sizes: Sequence[str], place: np.ndarray, owner: np.ndarray, fitted: np.ndarray
-) -> np.ndarray:
-    """(draws, parameters): fits to means over seeds drawn with replacement, the same seeds for all arms of a size."""
+    losses: Sequence[np.ndarray], lost: np.ndarray, sizes: Sequence[str], place: np.ndarray, owner: np.ndarray,
+    fitted: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """(draws, parameters): fits to means over seeds drawn with replacement, the same seeds for all arms of a size, less
+    what is `lost` (arms, draws) by the rates."""
     rng = np.random.default_rng(0)
     draws = []
-    for _ in range(RESAMPLES):
+    for draw in range(RESAMPLES):
         chosen = {size: rng.integers(len(x), size=len(x)) for size, x in zip(sizes, losses, strict=True)}
         means = np.array([x[chosen[size]].mean() for size, x in zip(sizes, losses, strict=True)])
-        draws.append(fit_law(means, place, owner, fitted))
+        draws.append(fit_law(np.maximum(means - lost[:, draw], means / 2), place, owner, fitted))
     return np.array(draws)
 
 

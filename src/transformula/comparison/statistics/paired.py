@@ -67,7 +67,7 @@ def mean_part(values: Sequence[float] | np.ndarray) -> Part:
 def standard_error(parts: Sequence[Part]) -> Part:
     """The standard error of a mean with some parts of variance, and its degrees of freedom (Satterthwaite)."""
     variance = sum(part for part, _ in parts)
-    return variance**0.5, variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    return variance**0.5, variance**2 / sum(part**2 / degrees for part, degrees in parts) if variance else 1.0
 
 
 def t_test(mean: float, parts: Sequence[Part], level: float) -> tuple[tuple[float, float], float]:

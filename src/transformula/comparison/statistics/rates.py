@@ -56,6 +56,11 @@ class RateFit:
         variance = float(np.mean(np.square(lost)))
         return (variance, max(1.0, degrees)) if variance > TINY else CERTAIN
 
+    def lost(self, name: str, draws: int) -> np.ndarray:
+        """(draws,): what an arm's rate costs in draws of its curve; 0 where it was not tuned."""
+        known = name in self.curves and name in self.used
+        return self.curves[name].cost(self.used[name])[1 : draws + 1] if known else np.zeros(draws)
+
 
 def fit_rates(outcomes: Sequence[Outcome], arms: Sequence[Arm], lower: bool) -> dict[str, RateFit]:
     """The curves at each size, the smallest first; arms that differ at one size differ at those above it."""

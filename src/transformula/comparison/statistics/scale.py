@@ -5,8 +5,8 @@ points in logarithms. A variant of loss L_v that cost C_v is then as good as the
 
     speed-up = C' / C_v,   log speed-up = (log L - log L_v) / a + log(C / C_v)
 
-The interval is that of the delta method: deviations of the seeds' log losses, paired at the own size, go through the
-formula's derivatives; t with the degrees of freedom of the smaller number of seeds. Where the base hardly improves
+The interval is that of the delta method: deviations of the seeds' log losses, paired at the own size, and what the
+learning rates may cost (`rates.py`) go through the formula's derivatives. Where the base hardly improves
 between the sizes (its slope is less than 3 deviations from 0), or C' is farther from C than the other size, the two
 points say nothing, and there is no speed-up.
 """
@@ -14,17 +14,21 @@ points say nothing, and there is no speed-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 
 from ...cost.ratio import MIN_PAIRS, ratio_of_times
 from ...extras import need
 from ..records import Arm, Key, Outcome
+from .paired import Part, mean_part, standard_error
 from .pairs import pair
 from .power import LEVEL, PURPOSE
+from .rates import RateFit
 
 Interval = tuple[float, float, float]  # estimate, low, high
 Runs = Mapping[tuple[str, int, float], Outcome]  # by what pairs them: stage, seed and, of runs that tune it, the rate
@@ -66,10 +70,11 @@ def in_one_round(one: Outcome, other: Outcome, arms: int) -> bool:
 
 
 def speedups(
-    outcomes: Sequence[Outcome], arms: Sequence[Arm], variant: str, base: str, lower: bool
-) -> dict[str, dict[str, Interval]]:
+    outcomes: Sequence[Outcome], arms: Sequence[Arm], variant: str, base: str, lower: bool,
+    fits: Mapping[str, RateFit] = MappingProxyType({}),
+) -> dict[str, dict[str, Interval]]:  # fmt: skip
     """By size, the variant's speed-up in `flops` and in `seconds`; sizes that say nothing are left out. For losses:
-    a score of which more is better has no power law."""
+    a score of which more is better has no power law. `fits`: of the rates, by size."""
     costs = {a.arm_key: a.costs for a in arms if a.variant in (variant, base)}
     sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].flops)
     by_size: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
@@ -83,7 +88,8 @@ def speedups(
             if all(needed) and here is not None and there is not None:
                 ratio = costs[variant, size].ratio if unit == "seconds" else None
                 uncertain = ratio.log_half if ratio else 0.0
-                value = speedup(here, there[:, 0], [math.log(cost) for cost in needed if cost], uncertain)
+                rates = partial(rate_parts, fits, keys, np.exp([*here.mean(axis=0)[::-1], there[:, 0].mean()]))
+                value = speedup(here, there[:, 0], [math.log(cost) for cost in needed if cost], uncertain, rates)
                 by_size[size] |= {unit: value} if value else {}
     return by_size
 
@@ -95,12 +101,23 @@ def log_losses(outcomes: Sequence[Outcome], variant: str, base: str, size: str) 
     return np.log(losses) if len(losses) > 1 and (losses > 0).all() else None
 
 
+def rate_parts(
+    fits: Mapping[str, RateFit], keys: Sequence[Key], losses: np.ndarray, weights: Sequence[float]
+) -> list[Part]:
+    """What rates add to the variance of a sum of log losses: of the variant, the base, the base at the other size."""
+    (variant, size), (base, _), (_, other) = keys
+    ours, theirs, others = weights / losses
+    here, there = (fits.get(each, RateFit()) for each in (size, other))
+    return [here.error({variant: ours, base: theirs}), there.error({base: others})]
+
+
 def speedup(
-    here: np.ndarray, there: np.ndarray, costs: Sequence[float], uncertain: float = 0.0
-) -> Interval | None:
+    here: np.ndarray, there: np.ndarray, costs: Sequence[float], uncertain: float = 0.0,
+    rates: Callable[[Sequence[float]], list[Part]] = lambda _: [],
+) -> Interval | None:  # fmt: skip
     """From log losses at the own size (pairs; base, variant) and the base's at the other (seeds), and log costs: the
     variant's, the base's, and the base's at the other size. `uncertain`: half the interval of the first beside the
-    second; infinity, where that is not known: then there is no speed-up."""
+    second; infinity, where that is not known: then there is no speed-up. `rates`: what they add, by `rate_parts`."""
     variant_cost, cost, other_cost = costs
     base, ours = here.mean(axis=0)
     distance = cost - other_cost
@@ -113,8 +130,9 @@ def speedup(
         return None
     by_slope = gain / slope / distance
     own = here @ np.array([1 / slope + by_slope, -1 / slope])
-    variance = own.var(ddof=1) / len(own) + by_slope**2 * there.var(ddof=1) / len(there)
-    t = need("scipy.stats", PURPOSE).t.ppf(1 - LEVEL / 2, min(len(here), len(there)) - 1)
-    center, half = gain + cost - variant_cost, math.hypot(float(t) * math.sqrt(variance), uncertain)
+    parts = [mean_part(own), mean_part(by_slope * there), *rates([-1 / slope, 1 / slope + by_slope, by_slope])]
+    error, degrees = standard_error(parts)
+    t = float(need("scipy.stats", PURPOSE).t.ppf(1 - LEVEL / 2, degrees))
+    center, half = gain + cost - variant_cost, math.hypot(t * error, uncertain)
     low, high = (math.exp(min(max(edge, -50.0), 50.0)) for edge in (center - half, center + half))
     return math.exp(center), low, high

@@ -61,7 +61,7 @@ def judge(outcomes: Sequence[Outcome], arms: Sequence[Arm], terms: Terms) -> lis
             both = tuple(known[name, size] for name in (base, case.variant) if (name, size) in known)
             case = replace(case, p=p_holm, equivalence=equivalence, sizes=len(sizes), arms=both, early=early)
             verdicts.append(verdict_of(case))
-    faster = {name: speedups(outcomes, arms, name, base, lower) for name in {v.variant for v in verdicts}}
+    faster = {name: speedups(outcomes, arms, name, base, lower, fits) for name in {v.variant for v in verdicts}}
     return [replace(v, speedup={} if v.word == "unstable" else faster[v.variant].get(v.size, {})) for v in verdicts]
 
 
