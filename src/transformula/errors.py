@@ -44,11 +44,11 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def setting(key: str, value: str = "", no: bool = False) -> str:
+def setting(key: str, value: str = "", no: bool = False, number: bool = False) -> str:
     """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`; `no`: one that is
-    turned off, `--no-quoted`, else `quoted=False`."""
+    turned off, `--no-quoted`, else `quoted=False`; `number`: one of a model, which needs no option."""
     option, options = "--" + key.replace("_", "-"), TYPED.get()
-    typed = options is not None and (option in options or not options)
+    typed = options is not None and (option in options or not options or number)
     if no:
         return f"--no-{option[2:]}" if typed else f"{key}=False"
     return f"{option} {value}".rstrip() if typed else f"{key}={value}".rstrip("=")

@@ -54,6 +54,17 @@ def test_a_wiring_leaves_its_size_to_the_plan_and_a_file_keeps_it(tmp_path: Path
     assert all("depth: 2" in variant.model and "vocab: 300" in variant.model for variant in (typed, both))
 
 
+def test_a_wiring_says_which_sizes_it_keeps_at_another_width(tmp_path: Path) -> None:
+    """LLaMA's hidden size is 14,336, at whatever width it is compared."""
+    (note,) = read("pre-norm", "llama", given={"heads": 8})[1].notes
+    assert note.startswith("has hidden 14336 and kv_heads 8, as its text states for a width of 4096")
+    (note,) = read("pre-norm", {"model": "llama", "hidden": 96}, given={"heads": 8})[1].notes
+    assert "hidden" not in note and note.endswith("to change it, kv_heads=NUMBER")
+    file = tmp_path / "mine.yaml"
+    file.write_text("width: 64\nhidden: 70\nlayer: x = x + mlp(x, hidden=hidden)\n")
+    assert not read("pre-norm", str(file))[1].notes, "a file keeps its width, too"
+
+
 def test_wirings_have_one_rate_of_dropout() -> None:
     """gpt2 says 0.1, shakespeare 0.2, pre-norm none: what is compared is the wiring."""
     assert [("dropout: 0.1" in v.model) for v in read("gpt2", "shakespeare")] == [True, True]

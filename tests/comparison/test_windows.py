@@ -13,6 +13,7 @@ from scipy import stats
 from tests.comparison.arms import SIZES, arm_of, write_text
 from tests.comparison.fake import fake_results
 from transformula.comparison import running
+from transformula.comparison.budget import whole_seconds
 from transformula.comparison.jobs import jobs_of
 from transformula.comparison.planning import make_plan
 from transformula.comparison.records import Outcome, Results
@@ -137,6 +138,7 @@ def test_lengths_may_be_added_to_a_comparison(tmp_path: Path, monkeypatch: pytes
     plan.write(folder)
     again, _ = make_plan(["pre-norm", "rezero"], ComparisonSettings.read({**settings, "contexts": [32]}), given)
     assert again.hash == plan.hash and again.settings.contexts == [32]
+    assert whole_seconds(replace(plan, settings=again.settings)) > whole_seconds(plan), "scoring takes its time"
     assert "scored in windows of 32 tokens" in repr(again) and "windows" not in repr(plan)
 
 

@@ -39,16 +39,18 @@ def expected_runs(plan: ComparisonPlan, arm: Arm) -> float:
     return plan.runs(arm) and len(plan.seeds) + EXTENDED * plan.tuning_runs(arm)
 
 
-def run_seconds(arm: Arm) -> float:
-    """Seconds of one run of an arm, with its evaluations."""
-    counted = arm.costs.steps * (1 + ON_THE_WAY) + WHOLE * evaluation_steps(prepare(arm.config))
+def run_seconds(arm: Arm, scored: float = WHOLE) -> float:
+    """Seconds of one run of an arm, which is scored so many times."""
+    counted = arm.costs.steps * (1 + ON_THE_WAY) + scored * evaluation_steps(prepare(arm.config))
     return START + counted * (arm.costs.step_seconds or 0.0)
 
 
 def whole_seconds(plan: ComparisonPlan) -> float:
-    """Seconds of all runs of a plan."""
-    slower = 1.0 if plan.at_once == 1 else BESIDE
-    return slower * sum(run_seconds(arm) * expected_runs(plan, arm) for arm in plan.arms) / plan.at_once
+    """Seconds of all runs of a plan; those that confirm are scored in windows of other lengths, too."""
+    slower, windows = 1.0 if plan.at_once == 1 else BESIDE, len(plan.settings.contexts) * len(plan.seeds)
+    runs = {arm.arm_key: expected_runs(plan, arm) for arm in plan.arms if plan.runs(arm)}
+    each = {key: run_seconds(plan.arms_by_key[key], WHOLE + windows / count) for key, count in runs.items()}
+    return slower * sum(each[key] * count for key, count in runs.items()) / plan.at_once
 
 
 def seconds_with_steps(plan: ComparisonPlan, steps: int) -> float:

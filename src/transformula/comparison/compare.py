@@ -137,13 +137,9 @@ class StudyReport:
         return "\n\n".join(["\n".join([self.title, *section_lines(self.repeats)]), *parts, *where])
 
     def _repr_html_(self) -> str:
-        parts = (f"<h2>{escape(name)}</h2>{html_of(part)}" for name, part in self.parts.items())
+        pages = ((n, p._repr_html_() if isinstance(p, Comparison) else page(repr(p))) for n, p in self.parts.items())
+        parts = (f"<h2>{escape(name)}</h2>{html}" for name, html in pages)
         return f"<h1>{escape(self.title)}</h1>{''.join([*section_html(self.repeats), *parts])}"
-
-
-def html_of(part: Comparison | ComparisonPlan) -> str:
-    """What a notebook shows of a part of a study."""
-    return part._repr_html_() if isinstance(part, Comparison) else page(repr(part))
 
 
 def compare(

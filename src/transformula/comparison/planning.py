@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -37,7 +38,7 @@ from .budget import (
     too_short,
     whole_seconds,
 )
-from .costs import Prepared, costs_of, data_score, forget, model_text, prepare, step_seconds, with_steps
+from .costs import costs_of, data_score, forget, model_text, prepare, step_seconds, with_steps
 from .foreseen import foreseen
 from .plan import ComparisonPlan, check_addition, read_plan
 from .records import Arm, Variant
@@ -136,13 +137,10 @@ def arms_like(kept: ComparisonPlan, request: Request, new: Sequence[Variant]) ->
     for number, base in enumerate(kept.base_arms if new else [], 1):
         measured, *others = arms_of_size(request, base.size, shapes[:number])
         slower = (base.costs.step_seconds or 0.0) / (measured.costs.step_seconds or 1.0)  # when the plan was made
-        others = [with_slower_steps(arm, slower) for arm in others]
+        seconds = [slower * (arm.costs.step_seconds or 0.0) for arm in others]
+        others = [replace(a, costs=replace(a.costs, step_seconds=s)) for a, s in zip(others, seconds, strict=True)]
         arms += with_lengths(request, [base, *others], base.costs.steps)[1:]
     return arms
-
-
-def with_slower_steps(arm: Arm, times: float) -> Arm:
-    return replace(arm, costs=replace(arm.costs, step_seconds=(arm.costs.step_seconds or 0.0) * times))
 
 
 class Planner:
@@ -150,6 +148,7 @@ class Planner:
 
     def __init__(self, request: Request) -> None:
         self.request, self.settings, self.base = request, request.settings, request.variants[0]
+        self.stated_steps = partial(steps_of, {**request.given, **self.base.settings})
         self.notes: list[str] = []
 
     def plan(self, name: str) -> ComparisonPlan:
@@ -175,10 +174,6 @@ class Planner:
             seeds=settings.paired_seeds, tuning_seeds=settings.tuning_seeds, use=self.request.use,
             at_once=fitting_at_once(memory, first.plan.training.device, settings.at_once),
         )  # fmt: skip
-
-    def stated_steps(self, prepared: Prepared) -> int | None:
-        """The steps of the base's runs, where their length is said."""
-        return steps_of({**self.request.given, **self.base.settings}, prepared)
 
     def chosen_shape(self) -> Shape:
         """The numbers of size for those variants that state none: another variant's, else the largest of `SHAPES` that

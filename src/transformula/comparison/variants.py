@@ -28,7 +28,7 @@ from ..api.plan import OF_MODELS, resolve
 from ..api.reading import TASK, check_model, known_words, mentions, read_model
 from ..api.unread import refuse, unread
 from ..data.unicode_words import SIGNS
-from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
+from ..errors import ConfigError, InputError, did_you_mean, join_words, nearest, setting, shortened
 from ..language.messages import FormulaError
 from ..language.model_text import FREE_NUMBERS, ModelText
 from ..language.model_writing import write_text
@@ -119,10 +119,15 @@ def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> Type
     else:
         text = read_model(typed, use=use)
         typed_text, kept = str(typed), is_file(str(typed))
-    free = {"vocab"} if kept else set(FREE_NUMBERS)
-    text = replace(text.without_numbers(free - given.keys() - own.keys()), about={})
+    free, stated, notes = {"vocab"} if kept else set(FREE_NUMBERS), {*given, *own}, tuple[str, ...]()
+    if not kept and (sizes := {key: size for key, size in text.sizes_of_its_width().items() if key not in stated}):
+        options = join_words([setting(key, "NUMBER", number=True) for key in sizes], "and")
+        has = join_words([f"{key} {size}" for key, size in sizes.items()], "and")
+        notes = (f"has {has}, as its text states for a width of {text.numbers['width'].text}; to change it, {options}",)
+    text = replace(text.without_numbers(free - stated), about={})
     formula = bool(SIGNS_OF_FORMULA.search(typed_text)) and not kept and not typed_text.startswith("language:")
-    return TypedVariant(name or name_of(typed_text, text), typed_text, text, own, kept=kept, formula=formula)
+    name = name or name_of(typed_text, text)
+    return TypedVariant(name, typed_text, text, own, kept=kept, formula=formula, notes=notes)
 
 
 def inheriting(

@@ -94,6 +94,11 @@ class ModelText:
         """The names of its numbers, those of its stacks included."""
         return {*self.numbers, *(key for stack in self.stacks for key in stack.numbers)}
 
+    def sizes_of_its_width(self) -> dict[str, str]:
+        """The numbers that suit the width which it states: of hidden layers, of heads."""
+        named = [key for key in ("hidden", "kv_heads", "size") if key in self.numbers and "width" in self.numbers]
+        return {key: self.numbers[key].text for key in named}
+
     def without_numbers(self, keys: Collection[str]) -> ModelText:
         """This model without some of its numbers, in whose place defaults stand."""
 
