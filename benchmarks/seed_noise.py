@@ -198,9 +198,8 @@ def main() -> int:
     else:
         scores = recorded(given.data, given.seeds, Store(given.store))
     figures: dict[str, dict[str, Any]] = {}
-    head = "| | seeds | promised | found | at the worst offset | at one rate | intervals that hold the truth | two rates |"
-    shown = [head]
-    shown.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    columns = ["seeds", "promised", "found", "at the worst offset", "at one rate", "intervals that hold the truth"]
+    shown = [" | ".join(["| ", *columns, "two rates |"]), f"| ---{' | ---:' * (len(columns) + 1)} |"]
     failed = False
     for kind, planted in plants(scores).items():
         for seeds in SEEDS:
