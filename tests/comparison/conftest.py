@@ -1,13 +1,17 @@
 """What holds for the tests of comparisons: no run draws its loss curve, and no plan tries how fast this machine
-is. Both take longer than all else."""
+is, since both take longer than all else; and made-up results with their report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.comparison.fake import fake_results
+from transformula.comparison.records import Results
+from transformula.comparison.report import document, write_report
 from transformula.cost.ratio import Ratio
 
 
@@ -32,3 +36,30 @@ def known_speed() -> Iterator[None]:
         patched.setattr("transformula.comparison.arms.step_seconds", seconds)
         patched.setattr("transformula.comparison.planning.step_seconds", seconds)
         yield
+
+
+@pytest.fixture(scope="session")
+def results() -> Results:
+    return fake_results(points=8)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of one size. All its pictures are drawn; the first one is rendered, the others would take seconds."""
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(document, "svg_of", once(document.svg_of, "<svg/>"))
+        patched.setattr(document, "png_of", once(document.png_of, b"\x89PNG"))
+        write_report(fake_results(("pre-norm", "post-norm", "rezero"), sizes=("only",), points=8), folder)
+    return folder
+
+
+def once(render: Callable[[Any], Any], otherwise: str | bytes) -> Callable[[Any], Any]:
+    """The same, and `otherwise` after its first call."""
+    calls = []
+
+    def rendered(figure: Any) -> Any:
+        calls.append(figure)
+        return render(figure) if len(calls) == 1 else otherwise
+
+    return rendered
