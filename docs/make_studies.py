@@ -1,7 +1,7 @@
 """Write docs/studies: the reports of the studies that come with the program, from the folder in which they were run.
 The verdict of one of them is written into the README, too:
 
-transformula compare --study skips --root folder-of-the-data --out studies/skips
+transformula compare --study skips --out studies/skips
 python docs/make_studies.py studies
 """
 
