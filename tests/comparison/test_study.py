@@ -121,6 +121,12 @@ def test_each_part_is_a_comparison_of_its_own(tmp_path: Path) -> None:
     assert "distance 48" in studied._repr_html_()
 
 
+def test_a_rate_that_is_given_takes_the_place_of_a_study_s_tuning() -> None:
+    (_, tuned), (_, given) = (next(read_study("norms").comparisons(None, each)) for each in ({}, {"lr": 0.01}))
+    assert "lr_points" in tuned and "lr_points" not in given and given["lr"] == 0.01
+    assert "lr_points" in next(read_study("norms").comparisons(None, {"lr": "shared"}))[1]
+
+
 def test_a_study_has_its_own_variants_and_a_root_needs_a_study() -> None:
     with pytest.raises(InputError, match="own variants"):
         compare(["pre-norm"], study="mixers")

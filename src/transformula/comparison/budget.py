@@ -24,6 +24,7 @@ EXTENDED = 1.2  # rates that the edge of a grid adds, on average
 FEWEST_STEPS = 100  # a run below this says little
 FEWEST_SEEDS = 3
 
+
 def fitting_at_once(memory_bytes: float, device: str, wanted: int | None) -> int:
     """Runs at the same time: as many as wanted, else one for each core as far as memory reaches, or for each GPU."""
     if wanted is not None:

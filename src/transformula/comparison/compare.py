@@ -137,8 +137,8 @@ class StudyReport:
         return "\n\n".join(["\n".join([self.title, *section_lines(self.repeats)]), *parts, *where])
 
     def _repr_html_(self) -> str:
-        pages = ((n, p._repr_html_() if isinstance(p, Comparison) else page(repr(p))) for n, p in self.parts.items())
-        parts = (f"<h2>{escape(name)}</h2>{html}" for name, html in pages)
+        pages = (one._repr_html_() if isinstance(one, Comparison) else page(repr(one)) for one in self.parts.values())
+        parts = (f"<h2>{escape(name)}</h2>{html}" for name, html in zip(self.parts, pages, strict=True))
         return f"<h1>{escape(self.title)}</h1>{''.join([*section_html(self.repeats), *parts])}"
 
 

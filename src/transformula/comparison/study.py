@@ -55,7 +55,7 @@ class Study(Settings):
         """The name ("" where there is one) and the settings of each comparison.
 
         root   the folder in which the study's data lies
-        given  settings that take the place of the study's own
+        given  settings that take the place of the study's own; beside a rate, what would tune one is left out
 
         Raises InputError where a file of the study's data is not there.
         """
@@ -66,7 +66,8 @@ class Study(Settings):
             if root is not None:
                 files = {key: settings[key] for key in SOURCES if Path(settings.get(key) or "").suffix}
                 settings |= {key: str(Path(root) / name) for key, name in files.items()}
-            settings |= given
+            tuning = () if given.get("lr") in (None, "tune", "shared") else ("lr_points", "lr_seeds")
+            settings = {**{key: value for key, value in settings.items() if key not in tuning}, **given}
             for name in (settings.get(key) for key in SOURCES):
                 if isinstance(name, str) and Path(name).suffix and not source_exists(name):
                     where = setting("root", "FOLDER")
@@ -76,7 +77,6 @@ class Study(Settings):
                         + ("" if "task" in settings else other)
                     )
             yield part, settings
-
 
     def unstated(self, audit: Sequence[Audit]) -> list[str]:
         """Where variants differ from the base in other things than the study states, in sentences."""

@@ -105,8 +105,7 @@ def refuse_for_all(who: str, keys: Iterable[str]) -> None:
 
 def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> TypedVariant:
     """What one argument names."""
-    own: dict[str, Any] = {}
-    name = ""
+    own, name = dict[str, Any](), ""
     if isinstance(typed, Mapping):
         own = dict(typed)
         name, typed = str(own.pop("name", "")), own.pop("model", None)

@@ -58,8 +58,8 @@ class RateFit:
 
     def lost(self, name: str, draws: int) -> np.ndarray:
         """(draws,): what an arm's rate costs in draws of its curve; 0 where it was not tuned."""
-        known = name in self.curves and name in self.used
-        return self.curves[name].cost(self.used[name])[1 : draws + 1] if known else np.zeros(draws)
+        tuned = name in self.curves.keys() & self.used.keys()
+        return self.curves[name].cost(self.used[name])[1 : draws + 1] if tuned else np.zeros(draws)
 
 
 def fit_rates(outcomes: Sequence[Outcome], arms: Sequence[Arm], lower: bool) -> dict[str, RateFit]:
