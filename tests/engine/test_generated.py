@@ -107,6 +107,12 @@ def results_of(count: int) -> Counter[str]:
     return Counter(results.values())
 
 
+def test_a_norm_of_equal_numbers() -> None:
+    """Rounding of their mean, divided by the root of eps, is no longer small."""
+    text = "depth: 1\nwidth: 8\nheads: 2\nvocab: 11\ncontext: 12\nbefore: x = embed.words(tokens)\n"
+    assert by_programs(f"{text}layer: r = x; x = repeat(dot(5 * x, x), 8)\nafter: x = norm(x) + r\n") == PROGRAM
+
+
 def test_every_day() -> None:
     assert results_of(EVERY_DAY)[PROGRAM]
 

@@ -7,7 +7,8 @@ Near its best the loss of model a with seed s, at x = log2(rate / the default), 
 fitted by least squares to all runs that ended, but for rates at which the loss jumps. A run at u octaves from the best
 counts (1 - (u / REACH)^3)^3: far from it no curve is a parabola (local regression, Cleveland 1979). Two models have one
 curve unless pairs of their runs say otherwise: the difference of two runs of one seed and one rate is regressed on a
-level for each seed, x and x^2, and the latter two are tested together.
+level for each seed, x and x^2, and the latter two are tested together. A seed's luck is alike at neighboring rates: its
+differences at x and x' are taken to correlate by exp(-|x - x'| / ALIKE) (generalized least squares).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..extras import need
 PURPOSE = "curves over learning rates"
 LEVEL = 0.05  # of its tests; intervals are of 1 - LEVEL
 REACH = 2.5  # octaves from the best, beyond which no run counts
-ALIKE = 2.0  # octaves: so equal models are told apart in 5 % of cases (benchmarks/seed_noise.py)
+ALIKE = 2.0  # octaves, by which equal models are told apart in 5 % of cases (benchmarks/seed_noise.py)
 NEAR = 1.0  # octaves from the best: where one arm diverges here and the other does not, they differ
 STEPS = 4  # rates in an octave, to which a fitted best is rounded: it costs at most curvature / 64
 PASSES = 5  # of the fit, each around the best of the one before
