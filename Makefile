@@ -32,7 +32,7 @@ $(STAMP):
 demo: $(STAMP) ## Train a model of two lines on Python's own docs (under 5 minutes), print text that it writes
 	@rm -rf runs/demo
 	$(BIN)/transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" \
-	  --data python-docs --minutes 3.5 --out runs/demo
+	  --data python-docs --width 128 --minutes 3.5 --out runs/demo
 	$(BIN)/transformula sample runs/demo "The with statement" --temperature 0.8
 
 lint: $(STAMP) ## Run ruff and mypy

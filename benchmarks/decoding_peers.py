@@ -16,6 +16,7 @@ import numpy as np
 
 from transformula.interop.exchange import EXPORTERS
 
+MOST_TOKENS = 8192  # in one batch of llama.cpp
 Writer = Callable[[Sequence[Sequence[int]], int], list[list[int]]]  # (prompts of one length, new tokens) -> new tokens
 
 
@@ -96,12 +97,12 @@ class LlamaCpp:
         self.model = self.lib.llama_model_load_from_file(str(path).encode(), self.lib.llama_model_default_params())
         self.vocab = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
         self.contexts: dict[tuple[int, int], Any] = {}
-        self.batch = self.lib.llama_batch_init(4096, 0, 1)
+        self.batch = self.lib.llama_batch_init(MOST_TOKENS, 0, 1)
 
     def context(self, rows: int, length: int) -> Any:
         if (rows, length) not in self.contexts:
             options = self.lib.llama_context_default_params()
-            options.n_ctx, options.n_batch, options.n_ubatch = rows * length, 4096, 512
+            options.n_ctx, options.n_batch, options.n_ubatch = rows * length, MOST_TOKENS, 512
             options.n_seq_max, options.n_threads, options.n_threads_batch = rows, 1, 1
             self.contexts[rows, length] = self.lib.llama_init_from_model(self.model, options)
         context = self.contexts[rows, length]
