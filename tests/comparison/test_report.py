@@ -168,6 +168,16 @@ def test_the_five_lines_come_first_and_say_what_was_found(form, results, monkeyp
     assert "Of parallel: that parallel and pre-norm are equal." in said
 
 
+def test_more_seeds_are_asked_for_what_no_variant_would_show(results):
+    """Of two variants the smaller detectable difference: a difference between the two would be found in one of them."""
+    decided = [
+        replace(verdict, size=results.sizes[-1], word="no difference", detectable=detectable)
+        for verdict, detectable in zip(results.verdicts, (0.2, 0.05), strict=False)
+    ]
+    said = " ".join(text_of(replace(results, verdicts=decided)).split())
+    assert "more seeds for differences below 0.05" in said and "below 0.2" not in said
+
+
 def test_late_layers_are_compared_by_pairs_of_seeds(results):
     """Of the made-up models, ReZero's late layers cost 0.08 nats more for each layer before them."""
     (part,) = sections_of(results, ["trained-models"])

@@ -190,7 +190,7 @@ def to_be_surer(results: Results) -> str:
     if found_from and not undecided:
         digits = digits_of(results)
         steps.append(
-            f"more seeds for differences below {fixed(max(found_from), digits)}, which {pairs} would often miss"
+            f"more seeds for differences below {fixed(min(found_from), digits)}, which {pairs} would often miss"
         )
     if len(results.sizes) < 2:
         steps.append("a second size, since the order of variants changes with size")
