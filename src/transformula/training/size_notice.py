@@ -21,8 +21,8 @@ came to 1.99 bits per byte; of width 192, with 0.44, to 1.88, and of width 128, 
 
 
 def line_of_size(task: Task, model: nn.Module, settings: TrainingSettings, device: torch.device) -> str:
-    """Says that a smaller model learns more in the minutes that a run has; "" where the model is small enough, where the
-    run has other limits, or where its task does not read running text."""
+    """Says that a smaller model learns more in the minutes that a run has; "" where the model is small enough, the run
+    has other limits, or its task does not read running text."""
     if not settings.minutes or settings.length != {"minutes": settings.minutes} or task.unit != "tokens":
         return ""
     seconds = settings.minutes * 60
