@@ -6,6 +6,6 @@ in it is then base + slope * past (`merging`); each operation becomes the words 
 (`machine`). Nothing is compiled for a formula.
 """
 
-from .quickening import products_with, quicken
+from .quickening import products_with, quicken, why_no_kernels
 
-__all__ = ["products_with", "quicken"]
+__all__ = ["products_with", "quicken", "why_no_kernels"]

@@ -12,6 +12,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from .kinds import COMPILING
 from .recording import NoProgram
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
@@ -74,7 +75,7 @@ class Kernels:
                 start_new_session=True,
             )  # fmt: skip
         if not wait and self.compiling.poll() is None:
-            raise NoProgram("its kernels are being compiled, once for this machine")
+            raise NoProgram(COMPILING)
         _, said = self.compiling.communicate()
         if not file.exists():
             raise NoProgram(f"{command[0]} cannot compile its kernels: {said.strip()[:300]}")

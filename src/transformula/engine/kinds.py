@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 AUTO, KERNELS, TORCH = "auto", "kernels", "torch"
 FLOAT32, INT8 = "float32", "int8"
 FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
+FEW = f"fewer than {FEWEST_STEPS} tokens are to come"
+COMPILING = "its kernels are being compiled, once for this machine"
 
 
 class OwnStep(NamedTuple):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
-from .kinds import FEWEST_STEPS, FLOAT32, INT8, KERNELS, OwnStep
+from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, INT8, KERNELS, OwnStep
 from .packing import Packing
 from .program import StepProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
@@ -49,6 +49,7 @@ class Machine:
     programs  by the shapes of what they stand over
     made      how many steps programs made
     left      how many were left to the model's own code, by the reason
+    told      the reasons that were said
     """
 
     packing: Packing = field(default_factory=Packing)
@@ -58,6 +59,7 @@ class Machine:
     bound: dict[int, Bound] = field(default_factory=dict)
     made: int = 0
     left: Counter[str] = field(default_factory=Counter)
+    told: set[str] = field(default_factory=set)
 
     def step(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Tensor) -> Any:
         """As `model.step(tokens, decoding, **others)`, one position of each row or a few. What a program returns is
@@ -72,6 +74,12 @@ class Machine:
             return model.step(tokens, decoding, **others)
         self.made += 1
         return run(bound, tokens, decoding, others)
+
+    def untold(self) -> set[str]:
+        """The reasons to say: none twice, and none of what ends by itself."""
+        reasons = self.left.keys() - self.told - {FEW, COMPILING}
+        self.told |= reasons
+        return reasons
 
     def read(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Any) -> Any:
         """As `model.step(tokens, decoding, **others)`, of a prompt."""
@@ -110,7 +118,7 @@ class Machine:
         """A new program from this past on. Raises NoProgram."""
         few = decoding.capacity - decoding.longest < FEWEST_STEPS
         if few and self.packing.weights == FLOAT32 and not self.must:
-            raise NoProgram(f"fewer than {FEWEST_STEPS} tokens are to come")
+            raise NoProgram(FEW)
         failures = self.failures.setdefault(key, [])
         if len(failures) >= MAX_FAILURES:
             raise NoProgram(failures[-1])
@@ -169,7 +177,15 @@ def checked_program(
 ) -> StepProgram:  # fmt: skip
     first, last = ends
     walker = Walker(model, decoding, inputs, last + 1)
-    recordings = {past: walker.step(past) for past in (first, first + 1)}
+    recordings: dict[int, Recording] = {}
+
+    def record() -> int:
+        """Record the first two steps; how many operations the first has."""
+        recordings.clear()
+        recordings.update((past, walker.step(past)) for past in (first, first + 1))
+        return len(recordings[first].operations)
+
+    operations = record()
     expected = {name: tensor.clone() for name, tensor in recordings[first].outputs.items()}
 
     def up_to(end: int) -> StepProgram | None:
@@ -183,6 +199,8 @@ def checked_program(
         return program if program.last == end else None
 
     program = up_to(last)
+    if program is None and record() < operations:  # a table of positions had grown for the steps to come
+        program = up_to(last)
     if program is None:
         near = StepProgram([recordings[first], recordings[first + 1], walker.step(first + 2)], first, last, packing)
         low, high = first + 2, min(near.last, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,6 +65,8 @@ def quicken(
             from .machine import give_back
 
             give_back(model, fast.machine)
+            for reason in fast.machine.untold():
+                warnings.warn(f"PyTorch makes steps of this text, since {reason}", stacklevel=5)
 
 
 @contextmanager
@@ -85,16 +88,27 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
 
 def check_kernels(what: str, option: str, value: str, here: bool) -> None:
     """Raise InputError where there are no kernels for what was asked, rather than write by other means."""
+    reason = missing(here)
+    if reason:
+        raise InputError(f"{what} {reason}; leave out {setting(option, value)}")
+
+
+def why_no_kernels(model: Any) -> str:
+    """Why this program's kernels cannot make the steps of a model, as what is said of them; "" where they can."""
+    return missing(isinstance(model, Transformer) and runs_here(model))
+
+
+def missing(here: bool) -> str:
     from .build import library
     from .recording import NoProgram
 
-    remedy = f"leave out {setting(option, value)}"
     if not here:
-        raise InputError(f"{what} are for models in float32 on a CPU, without hooks; {remedy}")
+        return "are for models in float32 on a CPU, without hooks"
     try:
         library(wait=True)
     except NoProgram as error:
-        raise InputError(f"{what} cannot be had: {error}; {remedy}") from error
+        return f"cannot be had: {error}"
+    return ""
 
 
 def runs_here(model: nn.Module) -> bool:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +33,7 @@ from .candidates import best_continuations, log_probabilities, repeated_ngrams, 
 from .decoding import USUAL_LENGTH
 from .settings import SearchSettings
 from .steps import Decoder, device_of, logits_of, not_finite, pad_ids
+from .weights import with_weights
 
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
@@ -138,11 +140,25 @@ def search(
         raise InputError("a search needs a model")
     sentences = checked_sentences(together, prompts, settings, ends, inputs or {}, prefixes, usual)
     with torch.inference_mode(), ExitStack() as stack:
+        if sentences:
+            texts, begin = [s.prompt + s.prefix for s in sentences], partial(first_tokens, sentences, ends)
+            inputs_of = lambda number, device: given_at_start([sentences[number]], device)  # noqa: E731
+            settings = with_weights(settings, together, texts, inputs_of, begin)
         asked = settings.engine, settings.weights
         views = [stack.enter_context(quicken(model, evaluating(model), *asked)).model for model in together]
         for batch in batches(sentences, settings):
             search_batch(views, batch, settings, ends)
     return [sentence.best(settings.n_best) for sentence in sentences]
+
+
+def first_tokens(
+    sentences: Sequence[Sentence], ends: Sequence[int], model: Decoder, number: int, text: Sequence[int],
+    settings: SearchSettings, count: int,
+) -> list[int]:  # fmt: skip
+    """The first tokens that a model writes, greedily, of a sentence that begins with a text."""
+    greedy = {"beam": 1, "n_best": 1, "min_length": 0, "max_length": count, "max_ratio": None, "block_ngrams": None}
+    inputs = {name: [value] for name, value in sentences[number].inputs.items()}
+    return search(model, [text], settings.model_copy(update=greedy), end=ends, inputs=inputs)[0][0].tokens
 
 
 def checked_sentences(

@@ -17,6 +17,7 @@ from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
 from .steps import Decoder, device_of, logits_of, not_finite, pad_ids, step_model
+from .weights import with_weights
 
 if TYPE_CHECKING:
     from .speculation import Guesser
@@ -93,6 +94,7 @@ def generate(
     ]
     if rows:
         with torch.inference_mode(), ExitStack() as stack:
+            settings = with_weights(settings, [model], prompts, lambda *_: {}, first_tokens)
             length = 1 + settings.speculate
             fast = stack.enter_context(quicken(model, evaluating(model), settings.engine, settings.weights, length))
             guesser: Guesser | None = None
@@ -105,6 +107,13 @@ def generate(
                     guesser = DraftModel(stack.enter_context(drafting).model, settings)
             write_rows(fast.model, rows, settings, window, finished, on_token, guesser, fast.here)
     return [row.written for row in rows]
+
+
+def first_tokens(
+    model: Decoder, number: int, prompt: Sequence[int], settings: SamplingSettings, count: int
+) -> list[int]:
+    """The first tokens that a model writes after a prompt."""
+    return generate(model, [prompt], settings.model_copy(update={"max_tokens": count, "window": False}))[0]
 
 
 def write_rows(

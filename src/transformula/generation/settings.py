@@ -22,10 +22,11 @@ class EngineSettings(Settings):
         description="what makes each step: this program's own kernels where they can (auto), always, or with an error"
         " that says why they cannot (kernels), or never (torch)",
     )
-    weights: Literal["float32", "int8"] = Field(
+    weights: Literal["float32", "int8", "auto"] = Field(
         "float32",
         description="numbers of the matrices that those kernels multiply with: int8 has one byte for each, and a scale"
-        " for each row; it is faster, and the text may differ",
+        " for each row; it is faster, and the text may differ; auto is int8 where the loss hardly rises by it, and says"
+        " by how much",
     )
 
     @model_validator(mode="after")
