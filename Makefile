@@ -55,7 +55,7 @@ docs: $(STAMP) ## Write the reference pages and the pictures that are made from 
 	$(BIN)/python docs/make_mistakes_picture.py
 
 wheel: $(STAMP) ## Build a wheel and a source distribution, in dist/
-	$(BIN)/python -m build --no-isolation --outdir dist .
+	TRANSFORMULA_OBJECTS=1 $(BIN)/python -m build --no-isolation --outdir dist .
 
 release: $(STAMP) ## Build both from a clean tree, check them, and print the changelog of this version; nothing is uploaded
 	$(BIN)/python docs/make_release.py

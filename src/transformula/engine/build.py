@@ -13,10 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from .kinds import COMPILING
+from .objects import FLAGS, SOURCE, carried
 from .recording import NoProgram
 
-SOURCE = Path(__file__).with_name("kernels.cpp")
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros")
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
@@ -50,13 +49,20 @@ class Kernels:
         self.compiling: subprocess.Popen[str] | None = None
 
     def library(self, wait: bool = False) -> ctypes.CDLL:
-        """The kernels. Raises NoProgram while they are compiled, unless `wait`, and where they cannot be."""
+        """The kernels: for this processor, or those that the wheel carries until they are compiled, and where they
+        cannot be. Raises NoProgram where there are neither, unless `wait` and they can be compiled."""
         if self.loaded is not None:
             return self.loaded
-        command = [compiler(), *FLAGS, *native()]
-        file = cache_folder() / f"{key_of(command)}.so"
-        if not file.exists():
-            self._compile(command, file, wait)
+        ready = carried(cpu().split())
+        try:
+            command = [compiler(), *FLAGS, *native()]
+            file = cache_folder() / f"{key_of(command)}.so"
+            if not file.exists():
+                self._compile(command, file, wait and ready is None)
+        except (NoProgram, OSError):
+            if ready is None:
+                raise
+            file = ready
         found = ctypes.CDLL(str(file))
         for name in ("unary_names", "binary_names"):
             getattr(found, name).restype = ctypes.c_char_p

@@ -21,10 +21,8 @@ from ..model.transformer import evaluating
 from .settings import EngineSettings
 from .steps import Decoder, device_of, logits_of, pad_ids, step_model
 
-MOST = 0.005
-"""Of the expected loss, by which it may rise."""
-MOST_NATS = 0.001
-"""A token, by which it may rise however small it is: a model that knows a text by heart expects hardly any loss."""
+MOST = 0.005  # of the expected loss, by which it may rise
+MOST_NATS = 0.001  # a token, by which it may rise all the same: a model that knows a text by heart expects no loss
 POSITIONS = 64  # that are measured at least
 LONGEST = 512  # positions of a prompt that are read at most
 
