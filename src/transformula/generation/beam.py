@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 
 from ..engine import quicken
+from ..engine.kinds import AUTO
 from ..errors import InputError
 from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
 from .decoding import USUAL_LENGTH
 from .settings import SearchSettings
 from .steps import Decoder, device_of, logits_of, not_finite, pad_ids
-from .weights import with_weights
 
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
@@ -140,7 +140,9 @@ def search(
         raise InputError("a search needs a model")
     sentences = checked_sentences(together, prompts, settings, ends, inputs or {}, prefixes, usual)
     with torch.inference_mode(), ExitStack() as stack:
-        if sentences:
+        if sentences and settings.weights == AUTO:
+            from .weights import with_weights
+
             texts, begin = [s.prompt + s.prefix for s in sentences], partial(first_tokens, sentences, ends)
             inputs_of = lambda number, device: given_at_start([sentences[number]], device)  # noqa: E731
             settings = with_weights(settings, together, texts, inputs_of, begin)

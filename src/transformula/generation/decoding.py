@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ..engine import quicken
+from ..engine.kinds import AUTO
 from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
 from .steps import Decoder, device_of, logits_of, not_finite, pad_ids, step_model
-from .weights import with_weights
 
 if TYPE_CHECKING:
     from .speculation import Guesser
@@ -94,7 +94,10 @@ def generate(
     ]
     if rows:
         with torch.inference_mode(), ExitStack() as stack:
-            settings = with_weights(settings, [model], prompts, lambda *_: {}, first_tokens)
+            if settings.weights == AUTO:
+                from .weights import with_weights
+
+                settings = with_weights(settings, [model], prompts, lambda *_: {}, first_tokens)
             length = 1 + settings.speculate
             fast = stack.enter_context(quicken(model, evaluating(model), settings.engine, settings.weights, length))
             guesser: Guesser | None = None

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..engine import products_with, why_no_kernels
-from ..engine.kinds import AUTO, FLOAT32, INT8
+from ..engine.kinds import FLOAT32, INT8
 from ..model.transformer import evaluating
 from .settings import EngineSettings
 from .steps import Decoder, device_of, logits_of, pad_ids, step_model
@@ -60,14 +60,11 @@ def with_weights(
     inputs: Callable[[int, torch.device], Mapping[str, Any]],
     write: Callable[[Decoder, int, Sequence[int], S, int], Sequence[int]],
 ) -> S:
-    """The settings with the weights that auto stands for; the settings themselves where it is not asked for. What was
-    chosen is said as a warning, once a model.
+    """The settings with the weights that auto stands for. What was chosen is said as a warning, once a model.
 
     inputs  (number of a prompt, device) -> what a model is given at the start of its text
     write   (model, number of a prompt, its tokens, settings, count) -> so many new tokens or fewer
     """
-    if settings.weights != AUTO:
-        return settings
     byte = settings.model_copy(update={"weights": INT8})
     chosen = byte
     for model in models:

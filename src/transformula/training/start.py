@@ -50,7 +50,6 @@ from .report import RunResult, conclude
 from .saving import Saving
 from .schedules import schedules, with_own_schedule
 from .settings import CHANGEABLE, NOTED, STEPS, TrainingSettings
-from .size_notice import line_of_size
 from .state import RunState, flops_per_unit
 
 Follower = Callable[[Mapping[str, Any]], bool]
@@ -221,8 +220,11 @@ def _choose(order: Order) -> Choices:
         + ("" if settings.lr else f" (by default at width {width})")
         + f", {settings.lr_schedule}{order.origin}; {trained.line}"
     )
-    if order.init_sha256 is None and not order.resume and (small := line_of_size(task, model, resolved, device)):
-        say(small)
+    if settings.minutes and order.init_sha256 is None and not order.resume:
+        from .size_notice import line_of_size
+
+        if small := line_of_size(task, model, resolved, device):
+            say(small)
     part = parts_of(batch, resolved.micro_batches * ranks.data_size)[0]
     say_memory(say, task, model, resolved, part, ranks.size if layout.divided else 1)
     by_clock = resolved.minutes and not (resolved.steps or resolved.epochs or resolved.tokens)
