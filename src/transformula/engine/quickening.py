@@ -99,6 +99,7 @@ def why_no_kernels(model: Any) -> str:
 
 
 def missing(here: bool) -> str:
+    """What is said of kernels that there are not; "" where there are. `here`: whether the model is one of theirs."""
     from .build import library
     from .recording import NoProgram
 

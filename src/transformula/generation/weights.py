@@ -24,7 +24,7 @@ from .steps import Decoder, device_of, logits_of, pad_ids, step_model
 MOST = 0.005  # of the expected loss, by which it may rise
 MOST_NATS = 0.001  # a token, by which it may rise all the same: a model that knows a text by heart expects no loss
 POSITIONS = 64  # that are measured at least
-LONGEST = 512  # positions of a prompt that are read at most
+LONGEST = 128  # positions of a prompt that are read at most: a row of logits a position is held twice, in float64
 
 S = TypeVar("S", bound=EngineSettings)
 
