@@ -44,7 +44,8 @@ def test_bytes_are_chosen_where_the_loss_hardly_rises_and_floats_where_it_does(m
     model = module()
     texts, notes = text_and_notes(model, weights="auto")
     assert texts == text_and_notes(model, weights="int8")[0]
-    assert len(notes) == 1 and re.match(r"weights: int8, which raise the expected loss by 0\.\d{4} nats", notes[0])
+    said = r"weights: int8, which raise the expected loss by (less than )?0\.\d{4} nats a token .* at 64 positions"
+    assert len(notes) == 1 and re.match(said, notes[0])
     assert text_and_notes(model, weights="auto") == (texts, []), "it is measured and said once"
     with torch.no_grad():
         next(model.parameters()).mul_(1.001)
@@ -53,6 +54,16 @@ def test_bytes_are_chosen_where_the_loss_hardly_rises_and_floats_where_it_does(m
     texts, notes = text_and_notes(model, weights="auto")
     assert texts == text_and_notes(model)[0]
     assert len(notes) == 1 and notes[0].startswith("weights: float32, since int8 would raise"), "of new weights again"
+
+
+def test_a_rise_is_said_in_nats_and_as_a_share() -> None:
+    assert chosen.Rise(2.0, 0.003, 64).line.endswith("by 0.0030 nats a token (0.15 %) at 64 positions")
+    assert chosen.Rise(2.0, 0.00001, 64).line.endswith("by less than 0.0001 nats a token (0.0005 %) at 64 positions")
+    assert chosen.Rise(0.0, 0.0, 70).small and not chosen.Rise(2.0, 0.02, 64).small
+    assert chosen.Rise(0.0, 0.0, 70).line == (
+        "weights: int8, which raise the expected loss by less than 0.0001 nats a token at 70 positions"
+    )
+    assert chosen.Rise(2.0, 0.02, 64).line.startswith("weights: float32, since int8 would raise the expected loss by 0.02")
 
 
 def test_what_is_measured_is_the_divergence_and_the_entropy() -> None:

@@ -43,7 +43,8 @@ class Rise(NamedTuple):
     @property
     def line(self) -> str:
         share = f" ({100 * self.rise / self.loss:.2g} %)" if self.loss > MOST_NATS else ""
-        rise = f"{self.rise:.4f} nats a token{share} at {self.positions} positions"
+        nats = f"{self.rise:.4f}" if self.rise >= 0.0001 else "less than 0.0001"
+        rise = f"{nats} nats a token{share} at {self.positions} positions"
         if self.small:
             return f"weights: {INT8}, which raise the expected loss by {rise}"
         return f"weights: {FLOAT32}, since {INT8} would raise the expected loss by {rise}"
