@@ -63,7 +63,9 @@ def test_a_rise_is_said_in_nats_and_as_a_share() -> None:
     assert chosen.Rise(0.0, 0.0, 70).line == (
         "weights: int8, which raise the expected loss by less than 0.0001 nats a token at 70 positions"
     )
-    assert chosen.Rise(2.0, 0.02, 64).line.startswith("weights: float32, since int8 would raise the expected loss by 0.02")
+    assert chosen.Rise(2.0, 0.02, 64).line.startswith(
+        "weights: float32, since int8 would raise the expected loss by 0.02"
+    )
 
 
 def test_what_is_measured_is_the_divergence_and_the_entropy() -> None:
