@@ -38,8 +38,8 @@ def shareable(results: Results) -> Results:
     """Results without the places of one machine."""
     settings = {key: value for key, value in results.settings.items() if key not in ("store", "out")}
     given = dict(results.environment["given"])
-    if "data" in given:
-        given["data"] = "/".join(Path(given["data"]).parts[-2:])
+    for key in {"data", "validation"} & given.keys():
+        given[key] = "/".join(Path(given[key]).parts[-2:])
     return replace(results, settings=settings, environment={**results.environment, "given": given})
 
 

@@ -138,3 +138,8 @@ def test_the_page_lists_every_study() -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/compare.md").read_text()
     table = page.partition("| study | question |")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"^\| `([\w-]+)`", table, re.M)) == study_names()
+
+
+def test_reports_that_are_shipped_name_no_place_of_a_machine() -> None:
+    pages = [*(Path(__file__).parents[2] / "docs" / "studies").rglob("*.md")]
+    assert pages and not [page for page in pages if re.search(r"^\| given \w+ \| /", page.read_text("utf-8"), re.M)]

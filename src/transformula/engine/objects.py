@@ -30,7 +30,7 @@ class Processor(NamedTuple):
     needs: frozenset[str]
 
 
-V3 = frozenset("avx avx2 bmi1 bmi2 f16c fma movbe".split())
+V3 = frozenset("abm avx avx2 bmi1 bmi2 f16c fma movbe".split())
 V4 = V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
 LEVELS = (
     Processor("x86-64-v4-vnni", "x86_64", ("-march=x86-64-v4", "-mavx512vnni"), V4 | {"avx512_vnni"}),
