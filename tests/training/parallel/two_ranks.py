@@ -22,7 +22,8 @@ def on_ranks(function: Callable[..., Any], folder: Path, *given: Any, size: int 
         mp.start_processes(rank_main, (size, folder, function, given), nprocs=size, start_method="spawn")
     except mp.ProcessExitedException as error:
         said = (folder / f"said-{error.error_index}").read_text(errors="replace").splitlines()
-        raise AssertionError("\n".join([str(error), *said[-60:]])) from None
+        error.add_note("\n".join(said[-60:]))
+        raise
     results = [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(size)]
     raised = [said for failed, said in results if failed]
     assert not raised, "\n".join(raised)
