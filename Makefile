@@ -54,8 +54,10 @@ docs: $(STAMP) ## Write the reference pages and the pictures that are made from 
 	$(BIN)/python docs/make_picture.py
 	$(BIN)/python docs/make_mistakes_picture.py
 
+wheel release: export TRANSFORMULA_OBJECTS = 1 # compiled kernels, which setup.py puts into the wheel
+
 wheel: $(STAMP) ## Build a wheel and a source distribution, in dist/
-	TRANSFORMULA_OBJECTS=1 $(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 release: $(STAMP) ## Build both from a clean tree, check them, and print the changelog of this version; nothing is uploaded
 	$(BIN)/python docs/make_release.py

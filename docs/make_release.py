@@ -6,9 +6,11 @@ version, or where the tree has a change that no commit has. Nothing is uploaded.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +77,14 @@ def run(what: str, module: str, *arguments: str) -> None:
 
 
 def release(root: Path) -> Section:
-    """Build both files of a release into dist/, and check them. Raises Refused."""
+    """Build both files of a release, check them, and put them into dist/. Raises Refused."""
     section, folder = checked(root), root / "dist"
-    run("the build", "build", "--no-isolation", "--outdir", str(folder), str(root))
-    name = f"{folder}/transformula-{section.version}"
-    files = [f"{name}-py3-none-any.whl", f"{name}.tar.gz"]
-    run("the check of the files", "twine", "check", "--strict", *files)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".dist-") as built:  # dist/ may hold the wheels of other machines
+        run("the build", "build", "--no-isolation", "--outdir", built, str(root))
+        names = sorted(os.listdir(built))  # the wheel, then the source distribution
+        run("the check of the files", "twine", "check", "--strict", *(f"{built}/{name}" for name in names))
+        folder.mkdir(exist_ok=True)
+        files = [str(Path(built, name).replace(folder / name)) for name in names]
     print(f"\ntransformula {section.version}, {section.day}\n\n{section.text}\n")
     if section.day == "unreleased":
         print("note: CHANGELOG.md calls this version unreleased; write the day in its place before you upload")

@@ -74,12 +74,25 @@ def test_a_folder_without_a_repository_is_refused(
 def test_what_is_built_is_checked_and_told(
     maker: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed = []
-    monkeypatch.setattr(maker, "run", lambda what, module, *arguments: typed.append((module, arguments)))
+    names, checked = ["transformula-1.2.0-py3-none-any.whl", "transformula-1.2.0.tar.gz"], []
+
+    def run(what: str, module: str, *arguments: str) -> None:
+        if module == "build":
+            for name in names:
+                Path(arguments[arguments.index("--outdir") + 1], name).write_text("new")
+        else:
+            assert (module, *arguments[:2]) == ("twine", "check", "--strict")
+            checked.extend(Path(file).name for file in arguments[2:] if Path(file).read_text() == "new")
+
+    (clone / "dist").mkdir()
+    (clone / ".git" / "info" / "exclude").write_text("dist\n")
+    (clone / "dist" / names[0]).write_text("old")
+    (clone / "dist" / "transformula-1.2.0-py3-none-other.whl").write_text("of another machine")
+    monkeypatch.setattr(maker, "run", run)
     maker.release(clone)
-    (build, _), (twine, arguments) = typed
-    files = [f"{clone}/dist/transformula-1.2.0-py3-none-any.whl", f"{clone}/dist/transformula-1.2.0.tar.gz"]
-    assert (build, twine, list(arguments)) == ("build", "twine", ["check", "--strict", *files])
+    files = [f"{clone}/dist/{name}" for name in names]
+    assert checked == names and [Path(file).read_text() for file in files] == ["new", "new"]
+    assert {path.name for path in clone.iterdir()} == {".git", "src", "CHANGELOG.md", "dist"}, "no folder between"
     told = capsys.readouterr().out
     assert "### Added\n\n- this\n" in told and "- that" not in told and told.endswith(f"upload {' '.join(files)}\n")
     assert "write the day in its place" in told

@@ -109,6 +109,20 @@ def test_while_kernels_are_compiled_what_is_carried_writes(one_object: Path, mon
     build.KERNELS.compiling.kill()
 
 
+def test_where_what_was_compiled_cannot_be_loaded_what_is_carried_writes(
+    one_object: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = one_object / "compiler"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("PATH", f"{one_object}:/bin:/usr/bin")
+    kept = own_kernels()
+    kept.parent.mkdir(parents=True)
+    kept.write_text("no library")
+    assert made_by_kernels() > 30
+
+
 def test_what_cannot_be_loaded_is_said(one_object: Path) -> None:
     (file,) = one_object.iterdir()
     file.write_text("no library")

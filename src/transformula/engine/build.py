@@ -59,11 +59,11 @@ class Kernels:
             file = cache_folder() / f"{key_of(command)}.so"
             if not file.exists():
                 self._compile(command, file, wait and ready is None)
-        except (NoProgram, OSError):
+            found = ctypes.CDLL(str(file))
+        except (NoProgram, OSError):  # no compiler, no place to write, or a file that cannot be loaded
             if ready is None:
                 raise
-            file = ready
-        found = ctypes.CDLL(str(file))
+            found = ctypes.CDLL(str(ready))
         for name in ("unary_names", "binary_names"):
             getattr(found, name).restype = ctypes.c_char_p
         self.loaded = found
