@@ -5,7 +5,8 @@
 Greedy texts of 128 tokens after prompts of 32, on one thread; random weights, which cost what trained ones do. With
 --reading prompts alone, too: one token after 224, counted in tokens of the prompt. Engines take turns in one process,
 and the least time of the processor counts. With --peers CTranslate2 and llama.cpp write the same texts, where they are
-installed (decoding_peers.py). With --gallery every wiring that writes text, at width 256 with 4 layers, one row.
+installed and know the model (decoding_peers.py). With --gallery every wiring that writes text, at width 256 with 4
+layers, one row.
 
 The claims: kernels in float32 write the tokens that PyTorch writes; at each batch they are at least 1.1 times as fast,
 and at batch 1 at least 1.7 times; with weights of one byte they are faster still. They write and read at least as fast
@@ -42,6 +43,7 @@ SMALL = 'x = x + attention(norm(x)); x = x + mlp(norm(x), activation="gelu_tanh"
 MODELS: dict[str, Callable[[], Any]] = {
     "small": lambda: Model(SMALL, after="x = norm(x)", **SIZES),
     "llama": lambda: Model("llama", kv_heads=2, hidden=1024, **SIZES),
+    "mixtral": lambda: Model("mixtral", kv_heads=2, hidden=768, **SIZES),
     "gpt2": lambda: Model("gpt2", dropout=0),
 }
 ENGINES = {"PyTorch": ("torch", "float32"), "kernels": ("auto", "float32"), "kernels, int8": ("auto", "int8")}
@@ -145,7 +147,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         speed, times = row["tokens/s"], row["times"]
-        cells = [f"{speed[e]:,.0f}" + ("" if e == "PyTorch" else f" ({times[e]:.2f})") for e in engines]
+        shown = {e: f"{speed[e]:,.0f}" + ("" if e == "PyTorch" else f" ({times[e]:.2f})") for e in speed}
+        cells = [shown.get(e, "") for e in engines]
         lines.append(" | ".join(["", row["model"], str(row["batch"]), *cells, ""]).strip())
     return ["", *head, *lines, ""]
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from transformula.errors import TransformulaError
 from transformula.interop.exchange import EXPORTERS
 
 MOST_TOKENS = 8192  # in one batch of llama.cpp
@@ -28,14 +30,25 @@ def peers_of(module: Any, folder: Path) -> dict[str, Writer]:
     """Writers of greedy texts by the peers that are installed, in float32 and with weights of one byte."""
     found: dict[str, Writer] = {}
     if installed("ctranslate2") and installed("transformers"):
-        EXPORTERS.get("transformers")(module, path_in(folder, "transformers"))
-        for name, kind in (("CTranslate2", "float32"), ("CTranslate2, int8", "int8")):
-            found[name] = ctranslate2_writer(folder, kind, int(module.architecture.numbers["vocab"]))
+        with left_out("CTranslate2"):
+            EXPORTERS.get("transformers")(module, path_in(folder, "transformers"))
+            for name, kind in (("CTranslate2", "float32"), ("CTranslate2, int8", "int8")):
+                found[name] = ctranslate2_writer(folder, kind, int(module.architecture.numbers["vocab"]))
     if installed("llama_cpp") and installed("gguf"):
-        EXPORTERS.get("gguf")(module, path_in(folder, "gguf"))
-        for name, kind in (("llama.cpp", "f32"), ("llama.cpp, q8_0", "q8_0")):
-            found[name] = LlamaCpp(folder / "gguf" / "model.gguf", kind).write
+        with left_out("llama.cpp"):
+            EXPORTERS.get("gguf")(module, path_in(folder, "gguf"))
+            for name, kind in (("llama.cpp", "f32"), ("llama.cpp, q8_0", "q8_0")):
+                found[name] = LlamaCpp(folder / "gguf" / "model.gguf", kind).write
     return found
+
+
+@contextmanager
+def left_out(peer: str) -> Iterator[None]:
+    """Within it a model that a peer does not know is said, and the others go on."""
+    try:
+        yield
+    except (TransformulaError, ValueError) as error:
+        print(f"{peer}: left out ({str(error)[:120]})")
 
 
 def path_in(folder: Path, name: str) -> Path:

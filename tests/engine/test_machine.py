@@ -19,13 +19,14 @@ from transformula import Model
 from transformula.engine import build as kernels
 from transformula.engine import machine as machines
 from transformula.engine import quicken
-from transformula.engine.packing import GROUP, rounded
+from transformula.engine.packing import GROUP, Packing, rounded
 from transformula.engine.recording import NoProgram
 from transformula.errors import InputError
 from transformula.generation.beam import search
 from transformula.generation.decoding import generate
 from transformula.generation.settings import SamplingSettings, SearchSettings
 from transformula.model.transformer import evaluating
+from transformula.words.experts import Experts
 
 PRE_NORM = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SIZES = {"depth": 2, "width": 32, "heads": 2, "vocab": 19, "context": 64}
@@ -278,6 +279,25 @@ def test_weights_of_one_byte_are_numbers_times_the_scale_of_their_row() -> None:
     near = {"rtol": 0, "atol": 2e-3 * float(expected.abs().max())}
     torch.testing.assert_close(made, expected, **near)
     assert not torch.allclose(logits_of(model), expected, **near)
+
+
+@pytest.mark.parametrize(
+    "options", ["", ", weigh_input=True, renormalise=False", ", gated=True, bias=True", ", shared=1"], ids=str
+)
+def test_kernels_multiply_with_the_experts_that_each_row_chose(options: str) -> None:
+    """In float32 and with weights of one byte, where a text is read and where it is written; PyTorch makes nothing."""
+    model = module(f"x = x + attention(norm(x)); x = x + experts(norm(x), n=5, active=2, hidden=24{options})")
+    expected = logits_of(model, engine="torch")
+    torch.testing.assert_close(logits_of(model), expected, rtol=1e-4, atol=1e-5)
+    bytes_ = logits_of(model, weights="int8")
+    apart = (bytes_ - expected).abs().amax((0, 2))
+    assert (apart > 1e-5).all() and apart.median() < 0.03 * expected.abs().max()
+    texts, machine = written(model)
+    assert texts == written(model, engine="torch")[0] and machine.made
+    assert not any(program.code.callbacks for programs in machine.programs.values() for program in programs)
+    packing, experts = Packing("int8", model), next(word for word in model.modules() if isinstance(word, Experts))
+    assert packing.of(experts.router.weight) is None, "a rounded score may choose another expert"
+    assert packing.of(experts.down.weight) is not None
 
 
 def test_weights_that_nothing_multiplies_with_are_refused(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,17 @@ def linear(low: Lowering, step: ProgramStep, out: View) -> None:
     low.emit(op.LINEAR, low.address(x), k, *addresses, n, rows, n, k)
 
 
+@handles("grouped_linear")
+def grouped(low: Lowering, step: ProgramStep, out: View) -> None:
+    x, w, b, choices = step.arguments
+    need_floats(x, w, b, out)
+    need(w.contiguous and w.whole and out.contiguous)
+    x, b, (n, size, k) = low.with_rows(x), b if b is None else low.contiguous(b), w.sizes
+    read = low.address(x), *x.strides[:2], low.address(choices), *choices.strides
+    tables = *map(low.address, low.packed(w)), n, low.address(b)
+    low.emit(op.GROUPED, *read, *tables, low.address(out), *choices.sizes, size, k)
+
+
 def matrices(low: Lowering, out: View, a: View, b: View, more: bool = False) -> None:
     """out = a b, of matrices in the last two dimensions, with broadcasting before these; `more`: added to out."""
     need_floats(out, a, b)
@@ -221,9 +232,12 @@ def norm(low: Lowering, step: ProgramStep, out: View) -> None:
 def softmax(low: Lowering, step: ProgramStep, out: View) -> None:
     x, dim = step.arguments[:2]
     need_floats(x, out)
-    need(x.place(dim) == len(x.sizes) - 1 and out.contiguous)
-    x = low.contiguous(x)
-    low.emit(op.SOFTMAX, low.address(x), low.address(out), *rows_of(x), int("log" in step.name))
+    last = x.place(dim) == len(x.sizes) - 1 and out.contiguous
+    x = low.contiguous(x if last else x.with_last(dim))
+    result = out if last else low.new(x.sizes, x.dtype)
+    low.emit(op.SOFTMAX, low.address(x), low.address(result), *rows_of(x), int("log" in step.name))
+    if not last:
+        low.function("copy", out.with_last(dim), result)
 
 
 @handles("scaled_dot_product_attention")
@@ -236,7 +250,7 @@ def attention(low: Lowering, step: ProgramStep, out: View) -> None:
     need_floats(q, k, v, out)
     need(not causal and plain(dropout) == 0 and len(q.sizes) == 4 and not q.sizes[-1].slope)
     need(k.sizes[0] == q.sizes[0] == v.sizes[0] and (out.strides[-1] == ONE or out.sizes[-1] == ONE))
-    q, k, v = (view if ONE in (view.strides[-1], view.sizes[-1]) else low.copied(view) for view in (q, k, v))
+    q, k, v = map(low.with_rows, (q, k, v))
     kind = 0 if mask is None else 1 if mask.dtype == torch.bool else 2
     seen = mask.expanded((*q.sizes[:3], k.sizes[2])) if kind else q.with_dims([])
     scale = step.options.get("scale")
@@ -260,6 +274,23 @@ def index(low: Lowering, step: ProgramStep, out: View) -> None:
         chosen(low, step.arguments[2], x, indices, write=True)
     else:
         chosen(low, out, x, indices)
+
+
+@handles("gather")
+def gather(low: Lowering, step: ProgramStep, out: View) -> None:
+    x, dim, index = step.arguments[:3]
+    need(len(x.sizes) == 2 and x.place(dim) == 1)
+    rows = low.new((index.sizes[0],), torch.int64)
+    low.emit(op.IOTA, *low.tensors(rows), ZERO, ONE)
+    chosen(low, out, x, [rows.with_one(1), index])
+
+
+@handles("topk")
+def topk(low: Lowering, step: ProgramStep, out: View) -> None:
+    x, k = step.arguments[:2]
+    need_floats(x, out)
+    need(x.place(argument(step, 2, "dim", Affine(-1))) == len(x.sizes) - 1 and argument(step, 3, "largest", True))
+    low.emit(op.TOPK, *low.tensors(x, *step.results), k)
 
 
 def chosen(low: Lowering, out: View, x: View, indices: Sequence[View | None], write: bool = False) -> None:

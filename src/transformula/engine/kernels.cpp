@@ -291,6 +291,24 @@ static void addcmul(const T& o, const T& x, const T& a, const T& b, F c) {
       for (I m = 0; m < n; m++) y[m * o.s[4]] = p[m * x.s[4]] + c * q[m * a.s[4]] * r[m * b.s[4]];
   });
 }
+// The k largest numbers along the last dimension, the largest first, and where they stand.
+static void topk(const T& x, const T& values, const T& places, I k) {
+  static thread_local std::vector<uint8_t> taken;
+  const I* s[3] = {x.s, values.s, places.s};
+  rows<3>(x.n, s, [&](const I* at) {
+    const F* row = x.f() + at[0];
+    taken.assign(x.n[4], 0);
+    for (I j = 0; j < k; j++) {
+      I best = -1;
+      for (I i = 0; i < x.n[4]; i++)
+        if (!taken[i] && (best < 0 || row[i * x.s[4]] > row[best * x.s[4]])) best = i;
+      taken[best] = 1;
+      set(values.p, values.type, at[1] + j * values.s[4], row[best * x.s[4]]);
+      set(places.p, places.type, at[2] + j * places.s[4], (double)best);
+    }
+  });
+}
+
 static void iota(const T& o, I begin, I step) {
   const I* s[1] = {o.s};
   I at_row = 0;
@@ -739,6 +757,42 @@ const char* binary_names() {
       "logical_and logical_or remainder floor_divide";
 }
 
+// y (rows, choices, N): each row of x (rows, choices, K) times the transpose of the matrix that it chose, plus its bias.
+// a: address of x, how far its rows and choices lie apart; the same of what was chosen; matrices, scales and offsets of
+// bytes or 0, how many matrices, biases; y, rows, choices, N, K.
+void grouped(const I* a) {
+  static thread_local std::vector<I> order, ends;
+  static thread_local std::vector<F> seen, made;
+  const F* x = (F*)a[0];
+  const I* chosen = (I*)a[3];
+  F* y = (F*)a[11];
+  I count = a[9], choices = a[13], all = a[12] * choices, N = a[14], K = a[15];
+  I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
+  auto choice = [&](I place) { return chosen[place / choices * a[4] + place % choices * a[5]]; };
+  auto row = [&](I place) { return x + place / choices * a[1] + place % choices * a[2]; };
+  auto product = [&](I e, const F* from, F* to, I M) {
+    const F* b = a[10] ? (F*)a[10] + e * N : 0;
+    Bytes bytes{(int8_t*)a[6] + e * whole * padded, (F*)a[7] + e * whole, (int32_t*)a[8] + e * groups * whole};
+    if (a[7]) linear(from, K, bytes, b, to, N, M, N, K);
+    else linear(from, K, (F*)a[6] + e * N * K, b, to, N, M, N, K);
+  };
+  ends.assign(count + 1, 0);
+  order.resize(all);
+  for (I place = 0; place < all; place++) ends[choice(place) + 1]++;
+  for (I e = 0; e < count; e++) ends[e + 1] += ends[e];
+  for (I place = 0; place < all; place++) order[ends[choice(place)]++] = place;
+  for (I e = 0, from = 0; e < count; from = ends[e++]) {
+    const I M = ends[e] - from, *places = order.data() + from;
+    if (M == 1) product(e, row(*places), y + *places * N, 1);
+    if (M < 2) continue;
+    seen.resize(M * K);
+    made.resize(M * N);
+    for (I m = 0; m < M; m++) memcpy(&seen[m * K], row(places[m]), 4 * K);
+    product(e, seen.data(), made.data(), M);
+    for (I m = 0; m < M; m++) memcpy(y + places[m] * N, &made[m * N], 4 * N);
+  }
+}
+
 // y (M, N) = x (M, K) times the transpose of a matrix of bytes, plus b
 void multiply(
     const F* x, const int8_t* panels, const F* scales, const int32_t* offsets, const F* b, F* y, I M, I N, I K) {
@@ -777,6 +831,8 @@ void run(const I* base, const I* slope, I* now, I count, I past, Call call) {
       case 12: iota(tensor(0), a[TENSOR], a[TENSOR + 1]); break;
       case 13: addcmul(tensor(0), tensor(1), tensor(2), tensor(3), (F)real(a[4 * TENSOR])); break;
       case 14: call(a[0]); break;
+      case 15: grouped(a); break;
+      case 16: topk(tensor(0), tensor(1), tensor(2), a[3 * TENSOR]); break;
     }
   }
 }

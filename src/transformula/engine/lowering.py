@@ -20,7 +20,7 @@ TYPES = {torch.float32: 0, torch.int64: 1, torch.bool: 2, torch.float64: 3, torc
 WORD = "word"  # the slot of a number that stands in the program itself
 
 END, UNARY, BINARY, WHERE, LINEAR, MATMUL, NORM, SOFTMAX, ATTENTION, REDUCE, CUMSUM, PICK, IOTA = range(13)
-ADDCMUL, CALL = 13, 14
+ADDCMUL, CALL, GROUPED, TOPK = 13, 14, 15, 16
 SAME = {
     "bitwise_and": "logical_and", "__and__": "logical_and", "bitwise_or": "logical_or", "__or__": "logical_or",
     "bitwise_not": "logical_not", "clone": "copy", "contiguous": "copy", "to": "copy", "_to_copy": "copy",
@@ -213,6 +213,10 @@ class Lowering:
     def contiguous(self, view: View) -> View:
         """The view, or a copy of it whose numbers lie side by side."""
         return view if view.contiguous else self.copied(view)
+
+    def with_rows(self, view: View) -> View:
+        """The view, or a copy of it, in whose rows numbers lie side by side."""
+        return view if ONE in (view.strides[-1], view.sizes[-1]) else self.copied(view)
 
     def packed(self, matrix: View) -> tuple[View, View | None, View | None]:
         """A matrix as it is multiplied with; where that is in bytes, the scales of its rows and their offsets."""

@@ -85,9 +85,9 @@ class Machine:
         """As `model.step(tokens, decoding, **others)`, of a prompt."""
         if self.packing.weights == FLOAT32:
             return model.step(tokens, decoding, **others)
-        from .products import ByteProducts
+        from .products import products_by
 
-        with ByteProducts(self.packing):
+        with products_by(self.packing):
             return model.step(tokens, decoding, **others)
 
     def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
@@ -271,7 +271,7 @@ def take_machine(model: nn.Module, weights: str, must: bool = False) -> Machine:
         machine = next((each for each in idle if each.packing.weights == weights), None)
         if machine is not None:
             idle.remove(machine)
-    machine = machine or Machine(Packing(weights))
+    machine = machine or Machine(Packing(weights, model))
     machine.must = must
     return machine
 

@@ -48,17 +48,26 @@ def pack(matrix: Tensor) -> Packed:
 class Packing:
     """The packed matrices of a model, each made once.
 
-    weights  "float32": none is packed; "int8": those of linear layers
+    weights  "float32": none is packed; "int8": those of linear layers and experts
+    models   whose; what chooses experts is not packed, since a rounded score may choose others
     """
 
-    def __init__(self, weights: str = FLOAT32) -> None:
+    def __init__(self, weights: str = FLOAT32, *models: nn.Module) -> None:
         self.weights = weights
+        words = (module for model in models for module in model.modules())
+        layers = (getattr(word, name) for word in words for name in getattr(word, "choosing", ()))
+        self._whole = {id(matrix) for layer in layers for matrix in layer.parameters()}
         self._made: dict[int, tuple[Tensor, Packed]] = {}
 
     def of(self, matrix: Tensor | None) -> Packed | None:
         """A matrix of a model, packed; None for what is none, or is not packed."""
-        if self.weights != INT8 or not isinstance(matrix, nn.Parameter) or matrix.dim() != 2:
+        if self.weights != INT8 or not isinstance(matrix, nn.Parameter) or matrix.dim() not in (2, 3):
+            return None
+        if id(matrix) in self._whole:
             return None
         if id(matrix) not in self._made:  # what is held keeps its number
-            self._made[id(matrix)] = matrix, pack(matrix.detach())
+            several = matrix.detach() if matrix.dim() == 3 else [matrix.detach()]
+            packed = [pack(one) for one in several]
+            first = packed[0] if matrix.dim() == 2 else Packed(*map(torch.stack, zip(*packed, strict=True)))
+            self._made[id(matrix)] = matrix, first
         return self._made[id(matrix)][1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from ..words import grouped
 from .build import library
 from .packing import Packed, Packing
 
@@ -24,8 +27,26 @@ def product(x: Tensor, packed: Packed, bias: Tensor | None, rows: int) -> Tensor
     return y.view(*x.shape[:-1], rows)
 
 
+def grouped_product(x: Tensor, packed: Packed, bias: Tensor | None, chosen: Tensor, size: int) -> Tensor:
+    """As `grouped.linear`, of packed matrices."""
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    y, n = x.new_empty(*chosen.shape, size), len(packed.scales)
+    b = None if bias is None else bias.contiguous()
+    places = [0 if each is None else each.data_ptr() for each in (x, chosen, *packed, b, y)]
+    words = [places[0], *x.stride()[:2], places[1], *chosen.stride(), *places[2:5], n, *places[5:], *chosen.shape]
+    library().grouped((ctypes.c_int64 * 16)(*words, size, x.shape[-1]))
+    return y
+
+
+@contextmanager
+def products_by(packing: Packing) -> Iterator[None]:
+    """Within it linear layers and experts multiply with what a packing has made of their matrices."""
+    with grouped.by_choice(), ByteProducts(packing):
+        yield
+
+
 class ByteProducts(TorchFunctionMode):
-    """Within it linear layers multiply with what a packing has made of their matrices."""
 
     def __init__(self, packing: Packing) -> None:
         super().__init__()
@@ -37,4 +58,9 @@ class ByteProducts(TorchFunctionMode):
             packed = self.packing.of(matrix) if x.dtype == torch.float32 else None
             if packed is not None:
                 return product(x, packed, bias[0] if bias else None, len(matrix))
+        if function is grouped.OPERATION:
+            x, matrices, biases, chosen = args
+            packed = self.packing.of(matrices) if x.dtype == torch.float32 else None
+            if packed is not None:
+                return grouped_product(x, packed, biases, chosen, matrices.shape[1])
         return function(*args, **(kwargs or {}))

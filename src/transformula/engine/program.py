@@ -37,7 +37,7 @@ class StepProgram:
         self.merged, self.first = merged, first
         fix(merged, recordings[0])
         self.code = Lowering(merged, HANDLERS, packing or Packing()).lower()
-        self.given, self.held = dict(recordings[0].given), recordings[0].held
+        self.given = dict(recordings[0].given)
         self.last = self._last(last)
         self._place()
         self._relocations = self._resolve()

@@ -80,9 +80,9 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
         raise UnknownName("type of weights", weights, [FLOAT32, INT8])
     check_kernels(f"weights of type {weights}", "weights", weights, all(map(runs_here, models)))
     from .packing import Packing
-    from .products import ByteProducts
+    from .products import products_by
 
-    with ByteProducts(Packing(weights)):
+    with products_by(Packing(weights, *models)):
         yield
 
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..model.decoding import Decoding
 from ..model.segment_memory import put, tensors_of
-from ..words import opaque
+from ..words import grouped
 from ..words.cache import Cache
 from ..words.tables import at_least
 
@@ -65,7 +65,6 @@ class Recording:
     operations  in order
     outputs     what it returned, by name
     left        what it left in the states, by the names in `given`
-    held        computations that are one operation in it
     """
 
     past: int
@@ -73,7 +72,6 @@ class Recording:
     operations: list[Operation] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
     left: dict[str, Tensor] = field(default_factory=dict)
-    held: Mapping[Any, opaque.Opaque] = field(default_factory=dict)
 
 
 class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -143,7 +141,6 @@ class Walker:
         self.copy.capacity = 2**62
         self.inputs = {name: tensor.clone() for name, tensor in inputs.items()}
         self.before = states_of(self.copy)
-        self.held: dict[Any, opaque.Opaque] = {}
         self.behind = [size - decoding.longest for size in decoding.sizes]
         self.lengths = decoding.lengths - decoding.longest
 
@@ -151,11 +148,11 @@ class Walker:
         """Record the step after `past` positions."""
         decoding, given = self.copy, self._at(past)
         recording, numbers = Recording(past, {**given, **self.before}), dict(numbers_in(decoding.states))
-        with opaque.held_in(self.held), Unread(), StepRecorder() as recorder:
+        with grouped.by_choice(), Unread(), StepRecorder() as recorder:
             outputs = self._make()
         if dict(numbers_in(decoding.states)) != numbers:
             raise NoProgram("a state of it holds numbers of Python's that change from step to step")
-        recording.operations, recording.held = recorder.operations, self.held
+        recording.operations = recorder.operations
         recording.outputs = {"logits": outputs} if isinstance(outputs, Tensor) else dict(outputs)
         recording.left = {f"state.{path}": tensor for path, tensor in tensors_of(decoding.states)}
         return recording

@@ -123,6 +123,12 @@ class View:
         dims.insert(dim, (ONE, ZERO))
         return self.with_dims(dims)
 
+    def with_last(self, dim: Affine) -> View:
+        """With this dimension behind the others."""
+        dims = self.dims
+        dims.append(dims.pop(self.place(dim)))
+        return self.with_dims(dims)
+
     def padded(self, count: int = DIMS) -> View:
         """With so many dimensions: those that lack stand in front, of size 1. Raises NoKernel where there are more."""
         if len(self.sizes) > count:

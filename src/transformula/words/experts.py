@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from . import cpu, opaque
+from . import cpu, grouped
 from .devices import add_up, is_split, own_part, replicate
 from .expert_products import Gating, Mixture, Product, can_group, mix_grouped, mix_routed
 from .mlp import ACTIVATIONS
@@ -164,6 +164,8 @@ class Experts(Word):
     expert sees every position, n / active times the products; on a GPU with bfloat16 one grouped product serves both.
     """
 
+    choosing = ("router",)
+
     def __init__(self, x: int, n: int, hidden: int, shared: int, gated: bool, bias: bool, **options: Any) -> None:
         super().__init__()
         self.router = matrix(x, n, options["router_bias"])
@@ -234,16 +236,25 @@ class Experts(Word):
             y = mix_grouped(rows, chosen, weights, self._mixture())
         elif cpu.tracing() or x.is_meta:
             y = self._everywhere(rows, chosen, weights)
+        elif grouped.wanted():
+            y = self._by_choice(rows, chosen, weights.to(rows.dtype)[..., None])
         else:
-            y = opaque.once(self, self._mixed, rows, chosen, weights)
+            y = mix_routed(rows, chosen, weights, self._mixture())
         if parts:
             y = add_up(y, self.up.weight)
         if self.shared is not None:
             y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)
 
-    def _mixed(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        return mix_routed(rows, chosen, weights, self._mixture())
+    def _by_choice(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """As `mix_routed`, without a layout that depends on what was chosen; weights (rows, active, 1)."""
+        mixture = self._mixture()
+        seen = rows[:, None].expand(-1, self.active, -1)
+        if mixture.weigh_input:
+            seen = seen * weights
+        h = mixture.gating(*(grouped.linear(seen, *part, chosen) for part in mixture.parts))
+        y = grouped.linear(h, *mixture.down, chosen)
+        return (y if mixture.weigh_input else y * weights).sum(1)
 
     def take_part(self, rank: int, size: int) -> None:
         """Keep the hidden channels of each expert whose turn it is; the first rank adds the biases of the results."""

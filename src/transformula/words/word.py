@@ -247,6 +247,7 @@ class Word(nn.Module):
     matrices: Sequence[str] = ()  # linear layers inside that are drawn as `fill_matrix` does
     state_sizes: Mapping[str, tuple[int, ...]] | None = None
     sums: ClassVar[bool] = False
+    choosing: ClassVar[Sequence[str]] = ()  # linear layers inside by which something is chosen: never rounded to bytes
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
