@@ -107,7 +107,9 @@ class LlamaCpp:
             if self.lib.llama_model_quantize(str(path).encode(), str(smaller).encode(), options):
                 raise RuntimeError(f"{path}: llama.cpp could not quantize it")
             path = smaller
-        self.model = self.lib.llama_model_load_from_file(str(path).encode(), self.lib.llama_model_default_params())
+        options = self.lib.llama_model_default_params()
+        options.use_extra_bufts = False  # with weights of its own order for AMX it ends in a segmentation fault
+        self.model = self.lib.llama_model_load_from_file(str(path).encode(), options)
         self.vocab = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
         self.contexts: dict[tuple[int, int], Any] = {}
         self.batch = self.lib.llama_batch_init(MOST_TOKENS, 0, 1)

@@ -154,8 +154,11 @@ def prompts(model: nn.Module, given: Given) -> None:
         real = torch.arange(5) < lengths[:, None]
         padded = {key: torch.where(real, ids[:, :5], ids[:, :5].flip(1)) for key, ids in growing.items()}
         first = joined(model.step(decoding=decoding, new=lengths, **padded))
+        again = model.start(3, LENGTH, **fixed(model, given))
+        ends = joined(model.step(decoding=again, new=lengths, last=True, **padded))
         for row, length in enumerate(lengths.tolist()):
             close(first[row, :length], whole[row, :length])
+            close(ends[row, -1 if ends.shape[1] == 1 else length - 1], whole[row, length - 1])
         now = lengths.clone()
 
         def following(rows: list[int]) -> dict[str, Tensor]:

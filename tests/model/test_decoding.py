@@ -80,3 +80,23 @@ def test_generation_writes_what_the_whole_pass_says() -> None:
         for _ in range(6):
             text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
         assert written == text[len(prompt) :]
+
+
+@pytest.mark.parametrize(
+    ("output", "positions"),
+    [
+        ("logits = unembed(norm(x))", 1),
+        ("logits = unembed(conv(x, 2))", 4),  # reads the position before
+        ("logits = unembed(x); kind = linear(x, 3)", 4),
+    ],
+)
+def test_logits_that_nobody_wants_are_not_made_where_the_output_allows_it(output: str, positions: int) -> None:
+    model = make(ROTARY, output=output)
+    made = []
+    for last in (False, True):
+        result = model.step(tokens(3, 4), model.start(3, 6), new=torch.tensor([2, 4, 1]), last=last)
+        made.append(result if isinstance(result, torch.Tensor) else result["logits"])
+    whole, ends = made
+    assert whole.shape[1] == 4 and ends.shape[1] == positions
+    for row, length in enumerate((2, 4, 1)):
+        torch.testing.assert_close(ends[row, min(length, positions) - 1], whole[row, length - 1])

@@ -43,17 +43,17 @@ def quicken(
         return
     own = OwnStep(view.step, model.context_limit)
 
-    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, **others: Tensor) -> Any:
+    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, last: bool = False, **others: Tensor) -> Any:
         reading = new is not None or not decoding.longest or tokens.shape[1] not in (1, length)
         if fast.machine is None:
             few = engine == AUTO and decoding.capacity - decoding.longest < FEWEST_STEPS
             if weights == FLOAT32 and (reading or few):
-                return own.step(tokens, decoding, new=new, **others)
+                return own.step(tokens, decoding, new=new, last=last, **others)
             from .machine import take_machine
 
             fast.machine = take_machine(model, weights, must=engine == KERNELS)
         if reading:
-            return fast.machine.read(own, tokens, decoding, new=new, **others)
+            return fast.machine.read(own, tokens, decoding, new=new, last=last, **others)
         return fast.machine.step(own, tokens, decoding, **others)
 
     vars(view)["step"] = step

@@ -33,7 +33,7 @@ from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
 from .decoding import USUAL_LENGTH
 from .settings import SearchSettings
-from .steps import Decoder, device_of, logits_of, not_finite, pad_ids
+from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
 
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
@@ -241,8 +241,7 @@ def search_batch(
         for token in sentence.prefix:
             text = (text, token)
         sentence.beam, sentence.length = [(total, text)], len(sentence.prefix)
-    last = torch.tensor([len(s.prompt) + len(s.prefix) - 1 for s in batch], device=device)
-    now = [x[torch.arange(len(batch), device=device), last] for x in logits]
+    now = [last_logits(x, [s.prompt + s.prefix for s in batch]) for x in logits]
     del logits  # of a long prompt they are large
     written = None
     if settings.block_ngrams is not None:
@@ -270,7 +269,7 @@ def search_batch(
                 decoding.select(kept)
             written = None if written is None else written[kept.to(device)]
         written = None if written is None else torch.cat((written, chosen), 1)
-        now = [logits_of(m, m.step(chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
+        now = [logits_of(m, step_model(m, chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
 
 
 def continuations(
@@ -309,17 +308,18 @@ def continuations(
 
 
 def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
-    """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits (sentences,
-    length, vocab) of each model."""
+    """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits of each model,
+    (sentences, length, vocab), or those behind the prompts alone, (sentences, 1, vocab), where there is no prefix."""
     texts = [s.prompt + s.prefix for s in batch]
     # without an end the last token written is not read
     capacity = max(max(map(len, texts)), max(len(s.prompt) + s.most - (not with_end) for s in batch))
     decodings, logits = [], []
+    last = not any(s.prefix for s in batch)
     for model in models:
         device = device_of(model)
         decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
         chunk, lengths = pad_ids(texts, device)
-        logits.append(logits_of(model, model.step(chunk, decodings[-1], new=lengths)))
+        logits.append(logits_of(model, step_model(model, chunk, decodings[-1], lengths, last)))
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
         raise InputError(f"the models of an ensemble need one vocabulary; these have {sizes} tokens")

@@ -17,7 +17,7 @@ from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
-from .steps import Decoder, device_of, logits_of, not_finite, pad_ids, step_model
+from .steps import Decoder, logits_behind, logits_of, not_finite, step_model
 
 if TYPE_CHECKING:
     from .speculation import Guesser
@@ -235,7 +235,4 @@ def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[
     # The last token written is never read, hence the 1.
     whole = max(row.prompt + row.most - row.begin - 1 for row in rows)
     decoding = model.start(len(rows), max(whole if window is None else window, longest))
-    tokens, lengths = pad_ids(texts, device_of(model))
-    logits = logits_of(model, step_model(model, tokens, decoding, lengths))
-    last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
-    return decoding, logits[torch.arange(len(rows), device=logits.device), last][:, None]
+    return decoding, logits_behind(model, texts, decoding)[:, None]

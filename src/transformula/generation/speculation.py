@@ -19,7 +19,7 @@ import torch
 from ..errors import InputError
 from .sampling import choose
 from .settings import SamplingSettings
-from .steps import device_of, logits_of, pad_ids, step_model
+from .steps import device_of, logits_behind, logits_of, pad_ids, step_model
 
 LONGEST, SHORTEST = 3, 2  # of the last tokens that prompt lookup looks for
 MAX_SINGLE_STEPS = 2  # tokens that a draft model reads one by one, as programs do, rather than at once
@@ -139,14 +139,11 @@ class DraftModel:
 
     def _read(self, unread: Sequence[list[int]]) -> torch.Tensor:
         """The logits behind these tokens: (batch, vocab)."""
-        device = device_of(self.model)
-        tokens, lengths = pad_ids(unread, device)
-        if lengths is None and tokens.shape[1] <= MAX_SINGLE_STEPS and any(self.held):
+        if len({*map(len, unread)}) == 1 and len(unread[0]) <= MAX_SINGLE_STEPS and any(self.held):
+            tokens, _ = pad_ids(unread, device_of(self.model))
             steps = [step_model(self.model, token[:, None], self.decoding) for token in tokens.T]
             return logits_of(self.model, steps[-1])[:, -1]
-        logits = logits_of(self.model, step_model(self.model, tokens, self.decoding, lengths))
-        last = torch.tensor([len(each) - 1 for each in unread], device=device)
-        return logits[torch.arange(len(unread), device=device), last]
+        return logits_behind(self.model, unread, self.decoding)
 
 
 def agreeing(one: Sequence[int], other: Sequence[int]) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, NotFinite
+from ..model.transformer import Transformer
 
 
 class Decoder(Protocol):
@@ -26,11 +27,29 @@ class Decoder(Protocol):
         model of several outputs gives them by name: the text is written by `logits`."""
 
 
-def step_model(model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Any:
-    """A step of a model. One that reads which document each token is of is told that all are of one."""
-    if "document" not in getattr(model, "inputs", ()):
-        return model.step(tokens, decoding, new=new)
-    return model.step(tokens, decoding, new=new, document=torch.zeros_like(tokens))  # type: ignore[call-arg]
+def step_model(
+    model: Decoder, tokens: Tensor, decoding: Any, new: Tensor | None = None, last: bool = False
+) -> Any:
+    """A step of a model. One that reads which document each token is of is told that all are of one. `last`: no other
+    logits are wanted than those behind each row, and a model of a formula may leave out the others."""
+    more: dict[str, Any] = {"last": True} if last and isinstance(model, Transformer) else {}
+    if "document" in getattr(model, "inputs", ()):
+        more["document"] = torch.zeros_like(tokens)
+    return model.step(tokens, decoding, new=new, **more)
+
+
+def logits_behind(model: Any, texts: Sequence[Sequence[int]], decoding: Any) -> Tensor:
+    """Read texts; the logits behind the last token of each, (batch, vocab)."""
+    tokens, lengths = pad_ids(texts, device_of(model))
+    return last_logits(logits_of(model, step_model(model, tokens, decoding, lengths, last=True)), texts)
+
+
+def last_logits(logits: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
+    """Of the logits of texts that were read, those behind the last token of each: (batch, vocab)."""
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
+    return logits[torch.arange(len(texts), device=logits.device), last]
 
 
 def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:

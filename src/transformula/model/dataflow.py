@@ -18,6 +18,7 @@ from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
 from ..language.numbers import evaluate_text
 from ..words.cpu import numberless
+from ..words.word import word_class
 
 DECODED = "tokens"  # the sequence that is written step by step
 Key = tuple[Any, ...]
@@ -140,6 +141,25 @@ def key_of(value: Value, section: Section) -> Key:
 def leaving(section: Section) -> dict[str, Value]:
     """The names that a section's function returns, and their values."""
     return {name: value for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"}
+
+
+def output_reads_more(architecture: Architecture) -> str:
+    """Why a position of the output is not made of what entered it there alone: what follows "the model's output"; ""
+    where it is."""
+    section = architecture.output
+    leaves = [*leaving(section).values()]
+    entering = [*section.reads.values(), *(value for value in section.values if value.op == "history")]
+    if len(leaves) != 1:
+        return f"makes {len(leaves)} outputs"
+    if any(value.op in ("input", "history") or value.sequence != leaves[0].sequence for value in entering):
+        return "reads more than the stream that it turns into logits"
+    for value in section.calls():
+        word, cls = value.called.word, word_class(value.called.word)
+        if word.reach != "token" or word.positional or word.kind == "chance" or hasattr(cls, "losses"):
+            return f"has {word.name!r}, which is not of each position alone"
+        if value.sequence != leaves[0].sequence:
+            return f"has {word.name!r}, which makes another sequence"
+    return ""
 
 
 def stack_of(architecture: Architecture, section: Section) -> Stack:

@@ -144,6 +144,13 @@ def hold_once(states: list[list[Any]], sites: list[list[Call]], plan: KeptBy, ca
                 cache.hold(name, holders[value])
 
 
+def last_real(x: Tensor, at: At) -> Tensor:
+    """x (batch, length, ...) at the last real position of each row, (batch, 1, ...), where only that is wanted."""
+    if not at.last:
+        return x
+    return x[:, -1:] if at.new is None else x[torch.arange(len(x), device=x.device), at.new - 1][:, None]
+
+
 def by_length(make: Callable[[Tensor, Tensor], list[Tensor]], ids: Tensor, lengths: Tensor) -> list[Tensor] | None:
     """`make(ids, lengths)` in batches of rows of similar lengths, each no longer than its longest row: an encoder on a
     CPU then does little work for padding. Padding positions are zeros. None where batches bring nothing, or where a

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..words.word import word_class
-from .dataflow import leaving
+from .dataflow import output_reads_more
 from .transformer import Transformer, is_compiled, take_code
 
 REMEDY = "leave loss_chunks out, and cut batches into micro_batches instead"
@@ -48,24 +47,11 @@ def set_chunks(model: nn.Module, count: int) -> int:
 
 def check_output(model: Transformer) -> None:
     """Raise InputError unless each position of the output is made from what entered there, and from nothing else."""
-    section = model.architecture.output
-    leaves = [*leaving(section).values()]
-    entering = [*section.reads.values(), *(value for value in section.values if value.op == "history")]
-    wrong = ""
-    if len(leaves) != 1:
-        wrong = f"makes {len(leaves)} outputs"
-    elif model.carry:
+    wrong = output_reads_more(model.architecture)
+    if model.carry:
         wrong = "belongs to a model that says `carry`"
     elif is_compiled(model):
         wrong = "is compiled"
-    elif any(value.op in ("input", "history") or value.sequence != leaves[0].sequence for value in entering):
-        wrong = "reads more than the stream that it turns into logits"
-    for value in section.calls():
-        word, cls = value.called.word, word_class(value.called.word)
-        if word.reach != "token" or word.positional or word.kind == "chance" or hasattr(cls, "losses"):
-            wrong = wrong or f"has {word.name!r}, which is not of each position alone"
-        if value.sequence != leaves[0].sequence:
-            wrong = wrong or f"has {word.name!r}, which makes another sequence"
     if wrong:
         raise InputError(f"loss_chunks: the model's output {wrong}; {REMEDY}")
 

@@ -21,6 +21,7 @@ from ..language.word_calls import SEVERAL_IDS
 from . import dataflow
 from .codegen import FunctionCode, Piece, module_at
 from .dataflow import Dataflow, SectionRun, leaving, stack_of
+from .decoding import last_real
 from .files import PseudoFile
 from .trees import attribute, load, subscript
 
@@ -113,6 +114,8 @@ class ModelCode(FunctionCode):
         arguments = [load(register) for register in registers]
         names = [key[1] if key[0] == "now" else "" for key in run.keys]
         if stepping:
+            if section.where == "output" and not dataflow.output_reads_more(self.architecture):
+                arguments = [self.applied(last_real, each, load("at")) for each in arguments]
             arguments += [subscript(load("states"), run.section), load("at")]
             names += ["", ""]
         code = self.functions[run.section]

@@ -195,15 +195,19 @@ class Transformer(FormulaModule):
         hold_once(states, blueprint.sites, blueprint.kept, capacity)
         return Decoding(batch, capacity, states, modules, like.device)
 
-    def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, **inputs: Tensor) -> Any:
+    def step(
+        self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, last: bool = False, **inputs: Tensor
+    ) -> Any:
         """Decode one more chunk of every row: what `model(tokens)` would give for these positions.
 
         tokens (batch, length); logits (batch, length, vocab). `new` (batch,) says how many positions of the chunk are
-        real in each row, the rest, on the right, being padding, whose logits mean nothing. `inputs`: others of the
-        tokens' positions by name, such as `types` and `characters`.
+        real in each row, the rest, on the right, being padding, whose logits mean nothing. `last`: only the logits at
+        the last real position of each row are wanted, (batch, 1, vocab); where the output is not made position by
+        position, all come. `inputs`: others of the tokens' positions by name, such as `types` and `characters`.
         """
         self._check_chunk("chunk", tokens, inputs)
         at = decoding.at(tokens, new)
+        at.last = last
         result = self._step(tokens=tokens, **inputs, fixed=decoding.fixed, states=decoding.states, at=at)
         decoding.advance(tokens.shape[1], new)
         return result

@@ -147,6 +147,7 @@ class At:
               None if all are
     shared    which rows stand over the same other sequence; None: each over its own
     most      the largest of the lengths, where it is known without reading them
+    last      whether of the output only what stands at the last real position of each row is wanted
     kept      what one layer made for this chunk and the others can use: masks, tables of positions
 
     The query at position i sees the keys j <= i. What padding writes into a state lies after every real position and is
@@ -160,6 +161,7 @@ class At:
     places: Tensor | None = None
     shared: SharedSequences | None = None
     most: int | None = None
+    last: bool = False
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
