@@ -188,7 +188,10 @@ def test_kernels_for_lesser_processors(
         check_bytes(*shape)
 
 
-SHAPES = [(1, 64, 256), (2, 5, 3), (7, 130, 300), (13, 64, 520), (6, 200, 31)]
+SHAPES = [
+    (1, 64, 256), (2, 5, 3), (7, 130, 300), (13, 64, 520), (6, 200, 31),
+    (16, 64, 64), (17, 70, 320), (40, 130, 576),  # by tiles, where there are any
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -198,10 +201,11 @@ def test_products_of_bytes(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_products_of_bytes_hide_no_number_that_is_not_finite(number: float) -> None:
-    x, matrix = numbers(3, 300, seed=1), numbers(70, 300, seed=2)
-    x[1, 280] = number
-    y = product(x, pack(matrix), None, 70)
-    assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
+    for rows, inputs, place in ((3, 300, 0), (3, 300, 280), (3, 300, 299), (19, 320, 5)):
+        x, matrix = numbers(rows, inputs, seed=1), numbers(70, inputs, seed=2)
+        x[1, place] = number
+        y = product(x, pack(matrix), None, 70)
+        assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 8, 12), (7, 3, 70, 300), (40, 2, 5, 33)], ids=str)

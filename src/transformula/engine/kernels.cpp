@@ -9,6 +9,13 @@
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__) && defined(__linux__)
+#define TILES 1
+#include <sys/syscall.h>
+#include <unistd.h>
+#else
+#define TILES 0
+#endif
 
 typedef int64_t I;
 typedef float F;
@@ -430,8 +437,17 @@ static void to_bytes(const F* x, I ldx, I M, I K, I padded, uint8_t* q, F* scale
     for (I g = 0; g < padded; g += GROUP) {
       const F* row = x + m * ldx + g;
       I n = K - g < GROUP ? K - g : GROUP;
-      F most = 0, wrong = 0;  // wrong: NaN where a number is not finite, so that the product is not either
-      for (I k = 0; k < n; k++) {
+      V mosts = {}, wrongs = {};  // wrong: NaN where a number is not finite, so that the product is not either
+      I whole = n / W * W;
+      for (I k = 0; k < whole; k += W) {
+        V v = load(row + k);
+        wrongs += v - v;  // g++ takes v * 0 for 0
+        VI size = (VI)v & 0x7fffffff, larger = (V)size > mosts;
+        mosts = (V)((size & larger) | ((VI)mosts & ~larger));
+      }
+      F most = 0, wrong = sum(wrongs);
+      for (int i = 0; i < W; i++) most = mosts[i] > most ? mosts[i] : most;
+      for (I k = whole; k < n; k++) {
         most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
         wrong += row[k] * 0;
       }
@@ -478,14 +494,82 @@ struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, ro
   const F* scales;
   const int32_t* offsets;
 };
+#if TILES
+// Tiles of 16 rows of 64 bytes: four tiles of sums, of 32 rows of x with 32 rows of a panel, at a time.
+constexpr I TILE = 16, FEWEST = 16;  // rows of x from which tiles are faster
+static bool have_tiles() {  // the system must be asked once
+  static const bool granted = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  return granted;
+}
+struct alignas(64) Tiles {
+  uint8_t palette = 1, begin = 0, reserved[14] = {};
+  uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static void by_tiles(
+    const uint8_t* q, const F* steps, Bytes w, const F* b, F* y, I ldy, I M, I N, I padded, I groups, I whole) {
+  alignas(64) int32_t sums[4][TILE * TILE];
+  alignas(64) F t[2 * TILE * 2 * TILE];
+  const Tiles tiles;
+  _tile_loadconfig(&tiles);
+  for (I n = 0; n < N; n += 2 * TILE) {
+    const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
+    I count = N - n < 2 * TILE ? N - n : 2 * TILE;
+    for (I m = 0; m < M; m += 2 * TILE) {
+      I rows = M - m < 2 * TILE ? M - m : 2 * TILE;
+      bool both = rows > TILE;
+      for (I g = 0; g < groups; g++) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        I end = (g + 1) * GROUP < padded ? (g + 1) * GROUP : padded;
+        for (I k = g * GROUP; k < end; k += 64) {
+          const uint8_t* x = q + m * padded + k;
+          _tile_loadd(4, x, padded);
+          _tile_loadd(6, panel + k * PANEL, 4 * PANEL);
+          _tile_loadd(7, panel + k * PANEL + 4 * TILE, 4 * PANEL);
+          _tile_dpbusd(0, 4, 6);
+          _tile_dpbusd(1, 4, 7);
+          if (!both) continue;
+          _tile_loadd(5, x + TILE * padded, padded);
+          _tile_dpbusd(2, 5, 6);
+          _tile_dpbusd(3, 5, 7);
+        }
+        _tile_stored(0, sums[0], 4 * TILE);
+        _tile_stored(1, sums[1], 4 * TILE);
+        _tile_stored(2, sums[2], 4 * TILE);
+        _tile_stored(3, sums[3], 4 * TILE);
+        for (I r = 0; r < rows; r++)
+          for (I p = 0; p < 2; p++) {
+            VI exact = *(const VI*)(sums[r / TILE * 2 + p] + r % TILE * TILE);
+            exact -= *(const VI*)(w.offsets + g * whole + n + p * TILE);
+            F* to = t + r * 2 * TILE + p * TILE;
+            V s = as_floats(exact) * steps[(m + r) * groups + g];
+            store(to, g ? load(to) + s : s);
+          }
+      }
+      for (I r = 0; r < rows; r++) {
+        F* to = y + (m + r) * ldy + n;
+        for (I i = 0; i < count; i++) to[i] = t[r * 2 * TILE + i] * w.scales[n + i] + (b ? b[n + i] : 0);
+      }
+    }
+  }
+  _tile_release();
+}
+#endif
 static thread_local std::vector<uint8_t> rounded;
 static thread_local std::vector<F> steps;
 static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N, I K) {
   constexpr int R = W == 16 ? 6 : 2;
   I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
-  rounded.resize(M * padded);
+  rounded.resize((M + 31) / 32 * 32 * padded);  // in whole tiles
   steps.resize(M * groups);
   to_bytes(x, ldx, M, K, padded, rounded.data(), steps.data());
+#if TILES
+  if (M >= FEWEST && padded % 64 == 0 && have_tiles())
+    return by_tiles(rounded.data(), steps.data(), w, b, y, ldy, M, N, padded, groups, whole);
+#endif
   F t[R * PART];
   for (I n = 0; n < N; n += PART) {
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
