@@ -45,7 +45,7 @@ def logits_behind(model: Any, texts: Sequence[Sequence[int]], decoding: Any) -> 
 
 
 def last_logits(logits: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
-    """Of the logits of texts that were read, those behind the last token of each: (batch, vocab)."""
+    """The logits behind the last token of each text, (batch, vocab), among those of all that was read."""
     if logits.shape[1] == 1:
         return logits[:, 0]
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
