@@ -1,6 +1,7 @@
 """Real comparisons of equal variants, and of variants with a planted difference: how many say that they differ?
 
-    python benchmarks/planted_differences.py           # 1,160 runs of tiny models, 20 minutes on two cores
+    python benchmarks/planted_differences.py              # 1,160 runs of tiny models, most of an hour
+    python benchmarks/planted_differences.py --equal 80   # 80 equal ones, and no planted one
 
     equal      the same formula with other labels, which decide the initial values: 40 comparisons through the whole
                protocol, of three learning rates with 2 seeds each, then 4 pairs
@@ -10,9 +11,11 @@
 
 Of each planted difference there are 60 pairs of runs at a stated rate, thus 10 comparisons of 6. Their mean difference
 over all pairs is taken as the truth; the power that `compare` promises for it is set beside the share of comparisons
-that find it. At most 4 of the 40 equal ones may say better or worse, and no planted one may be found so rarely that
-chance would do it in one case of a hundred. Last, what one comparison of all pairs says. `seed_noise.py` simulates
-thousands of whole comparisons from recorded runs.
+that find it. At most a tenth of the equal ones may say better or worse, and no planted one may be found so rarely that
+chance would do it in one case of a hundred. Last, what one comparison of all pairs says. Of the equal ones it is told,
+too, whether all their differences have a mean of 0 (p of a t-test), and whether those of one comparison are more alike
+than those of different ones (F and p of an analysis of variance). `seed_noise.py` simulates thousands of whole
+comparisons from recorded runs.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ SIZES = {"width": 16, "heads": 2, "context": 32, "batch": 8, "steps": 120, "afte
 COSTS = RunCosts(1, 1, 1.0, 1.0, 1.0, 1, 1)
 RATE, PAIRS, PLANTED = 4e-3, 6, 10
 TINY = {**SIZES, "depth": 1, "width": 8, "heads": 1, "context": 16, "steps": 60, "evaluate_every": 60}
-EQUAL, MOST_EQUAL, DEFAULT = 40, 4, 0.0354  # comparisons, findings among them, learning rate of such a width
+EQUAL, MOST_EQUAL, DEFAULT = 40, 0.1, 0.0354  # comparisons, share of findings, learning rate of such a width
 RARE = 0.01
 PLAIN = "x = x + attention{0}(norm(x)); x = x + mlp{1}(norm(x))"
 GAINS = "x = x + {0} * attention(norm(x)); x = x + {1} * mlp(norm(x))"
@@ -62,14 +65,14 @@ ARMS: dict[str, tuple[str, int, float]] = {
 BASE_OF = {"rate": "base", "layer": "base", "frozen": "gains"}
 
 
-def equal_comparisons(data: str, run: RunJobs) -> list[Verdict]:
-    """Verdicts on a formula's twin, each with seeds of its own, tuned as `compare` tunes."""
+def equal_comparisons(data: str, run: RunJobs, count: int) -> tuple[list[Verdict], list[list[float]]]:
+    """Verdicts on a formula's twin, each with seeds of its own, tuned as `compare` tunes; the differences of each."""
     formulas = {"base": PLAIN.format("", ""), "twin": PLAIN.format(".twin", ".other")}
     given = {"data": data, "tokenizer": "characters", **TINY}
     arms = [Arm(name, "only", {"model": formula, **given}, COSTS, DEFAULT) for name, formula in formulas.items()]
     variants = [Variant(name, formula, "") for name, formula in formulas.items()]
-    verdicts = []
-    for number in range(EQUAL):
+    verdicts, differences = [], []
+    for number in range(count):
         settings = ComparisonSettings.read(
             {"seeds": 4, "seed": 1 + 10 * number, "sizes": 1, "lr_points": 3, "samples": 0, "inspect_rows": 0}
         )
@@ -77,8 +80,11 @@ def equal_comparisons(data: str, run: RunJobs) -> list[Verdict]:
             "equal", settings, {}, variants, arms, "bits_per_byte", "bits per byte", True, settings.paired_seeds,
             settings.tuning_seeds,
         )  # fmt: skip
-        verdicts += confirm(plan, tune(plan, run), run)[1]
-    return verdicts
+        outcomes, judged = confirm(plan, tune(plan, run), run)
+        scores = {(o.variant, o.seed): float(o.score or 0) for o in outcomes if o.stage == "confirm"}
+        verdicts += judged
+        differences.append([scores["twin", s] - scores["base", s] for name, s in scores if name == "base"])
+    return verdicts, differences
 
 
 def runs_of(data: str, store: Store) -> dict[str, list[Outcome]]:
@@ -111,24 +117,28 @@ def power(effect: float, deviation: float) -> float:
 
 
 def main() -> int:
-    from scipy.stats import binom
+    from scipy.stats import binom, f_oneway, ttest_1samp
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="python-docs")
     parser.add_argument("--store", default="comparisons/planted", help="the runs, which are used again")
     parser.add_argument("--keep", action="store_true", help="write the figures to benchmarks/results/")
-    parser.add_argument("--equal", action="store_true", help="the equal ones alone")
+    parser.add_argument("--equal", type=int, nargs="?", const=EQUAL, help="so many equal ones alone")
     given = parser.parse_args()
     store = Store(given.store)
-    equal = equal_comparisons(given.data, lambda jobs: [run_job(job, store) for job in jobs])
+    count = given.equal or EQUAL
+    equal, differences = equal_comparisons(given.data, lambda jobs: [run_job(job, store) for job in jobs], count)
+    mean, alike = ttest_1samp(np.concatenate(differences), 0), f_oneway(*differences)
     found = sum(verdict.word in ("better", "worse") for verdict in equal)
     inside = sum(v.interval is not None and v.interval[0] <= 0 <= v.interval[1] for v in equal)
     figures: dict[str, Any] = {
         "equal": {"found": found, "comparisons": len(equal), "intervals that hold it": inside,
-                  "two rates": sum("rates" in verdict.noise for verdict in equal), "machine": machine()}
+                  "two rates": sum("rates" in verdict.noise for verdict in equal), "p of the mean": float(mean.pvalue),
+                  "F": float(alike.statistic), "p of F": float(alike.pvalue), "machine": machine()}
     }  # fmt: skip
     print(f"equal   {found} of {len(equal)} say better or worse; {inside} intervals hold 0")
-    runs, failed = {} if given.equal else runs_of(given.data, store), found > MOST_EQUAL
+    print(f"        mean of all: p = {mean.pvalue:.2f}; within one: F = {alike.statistic:.2f}, p = {alike.pvalue:.2f}")
+    runs, failed = {} if given.equal else runs_of(given.data, store), found > MOST_EQUAL * len(equal)
     for name, base in () if given.equal else BASE_OF.items():
         scores = [np.array([o.score for o in runs[each]], dtype=float) for each in (name, base)]
         differences = scores[0] - scores[1][: len(scores[0])]
