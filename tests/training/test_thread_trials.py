@@ -14,7 +14,7 @@ from transformula import train
 from transformula.structured import load_yaml
 from transformula.training import choices, start, threads
 from transformula.training.settings import TrainingSettings
-from transformula.training.threads import EVERY_SECONDS, MAX_SHARE, TURNS, ThreadTrials
+from transformula.training.threads import EVERY_SECONDS, FIRST, IN_A_ROW, MAX_SHARE, TURNS, ThreadTrials
 
 STEP = 0.1
 
@@ -62,6 +62,27 @@ def test_trials_take_a_small_share_of_the_run_and_say_nothing_where_nothing_chan
     counts = [run.step() for _ in range(4000)]
     assert 0 < counts.count(2) <= MAX_SHARE * len(counts)
     assert counts[-1] == 1 and not run.said and not run.logged
+
+
+def test_steps_that_become_much_slower_are_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process begins beside two threads. Where one thread is no faster, the slow steps are usual from then on."""
+    run = Run({1: STEP, 2: STEP / 1.8}, monkeypatch)
+    while run.threads == 1 or run.trials.next < len(run.trials.plan):
+        run.step()
+    run.took[2] = 10 * STEP
+    counts = [run.step() for _ in range(IN_A_ROW + len(run.trials.plan) + 100)]
+    assert set(counts[-100:]) == {1} and run.config["threads"] == 1
+    run.took.update({1: 5 * STEP, 2: 10 * STEP})
+    counts = [run.step() for _ in range(100)]
+    assert counts.count(2) == 2 * TURNS and counts[-1] == 1
+    assert len(run.logged) == 2
+
+
+def test_slow_first_steps_and_single_slow_steps_are_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run({1: STEP}, monkeypatch)
+    for number in range(10 * FIRST):
+        run.took[1] = 10 * STEP if number < 4 or not number % 3 else STEP
+        assert run.step() == 1
 
 
 def test_a_run_of_steps_keeps_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

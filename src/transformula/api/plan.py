@@ -25,12 +25,12 @@ from .model import Model
 from .reading import (
     TASK,
     check_model,
+    check_threads,
     import_packages,
     mentions,
     of_task,
     path_of,
     read_model,
-    set_threads,
 )
 from .room import check_folder, check_room
 from .starting import Start, kept_labels, start_again, start_of, task_before, without_numbers
@@ -176,7 +176,7 @@ class Plan:
         own_schedule(architecture)
         check_hooks(architecture)
         pick_device(here().device(training.device))
-        set_threads(training.threads)
+        check_threads(training.threads)
         check_task(kind, architecture)
         check_select(training.select, kind)
         need_recorders(training.log_to)

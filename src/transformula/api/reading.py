@@ -221,9 +221,14 @@ def import_packages(use: Sequence[str]) -> None:
 
 def set_threads(count: int | None) -> None:
     """Use so many CPU threads; None leaves it to torch."""
+    check_threads(count)
     if count is not None:
-        if not 1 <= count <= MAX_THREADS:
-            raise InputError(f"{setting('threads')}: expected 1 to {MAX_THREADS:,} (got {count:,})")
         import torch
 
         torch.set_num_threads(count)
+
+
+def check_threads(count: int | None) -> None:
+    """Raises InputError for a number of threads that cannot be."""
+    if count is not None and not 1 <= count <= MAX_THREADS:
+        raise InputError(f"{setting('threads')}: expected 1 to {MAX_THREADS:,} (got {count:,})")
