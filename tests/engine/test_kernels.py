@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from transformula.engine import build
 from transformula.engine.packing import GROUP, Packing, pack, rounded
-from transformula.engine.products import product, products_by
 from transformula.engine.program import StepProgram
+from transformula.engine.reading import product, read_by
 from transformula.engine.recording import Recording, StepRecorder
 from transformula.words import grouped
 
@@ -216,7 +216,7 @@ def test_products_of_bytes_with_chosen_matrices(shape: tuple[int, int, int, int]
     chosen = torch.randint(5, (choices, rows), generator=torch.Generator().manual_seed(4)).T
     packing = Packing("int8")
     for x in (numbers(rows, 1, inputs, seed=1).expand(-1, choices, -1), numbers(rows, inputs, choices).mT):
-        with torch.no_grad(), products_by(packing):
+        with torch.no_grad(), read_by(packing):
             assert grouped.wanted()
             y = grouped.linear(x, matrices, biases, chosen)
         assert not grouped.wanted()

@@ -65,7 +65,7 @@ def test_trials_take_a_small_share_of_the_run_and_say_nothing_where_nothing_chan
 
 
 def test_steps_that_become_much_slower_are_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process begins beside two threads. Where one thread is no faster, the slow steps are usual from then on."""
+    """Another process begins beside two threads. Where one is no faster, the slow steps are usual from then on."""
     run = Run({1: STEP, 2: STEP / 1.8}, monkeypatch)
     while run.threads == 1 or run.trials.next < len(run.trials.plan):
         run.step()

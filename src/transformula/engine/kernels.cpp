@@ -113,7 +113,7 @@ static inline F erf_(F a) {
   X(copy, x) X(neg, -x) X(exp, expm_(x)) X(log, logf(x)) X(sqrt, sqrtf(x))             \
   X(rsqrt, 1 / sqrtf(x)) X(tanh, tanh_(x)) X(sigmoid, sigmoid_(x))                     \
   X(relu, x > 0 ? x : (x == x ? 0.0f : x)) X(gelu, 0.5f * x * (1 + erf_(x * 0.70710678f)))  \
-  X(gelu_tanh, 0.5f * x * (1 + tanh_(0.79788456f * (x + 0.044715f * x * x * x))))      \
+  X(gelu_tanh, x / (1 + exp_(-1.59576912f * (x + 0.044715f * x * x * x))))             \
   X(silu, x * sigmoid_(x)) X(abs, fabsf(x)) X(sin, sinf(x)) X(cos, cosf(x))            \
   X(reciprocal, 1 / x) X(square, x * x) X(softplus, x > 20 ? x : log1pf(exp_(x)))      \
   X(log_sigmoid, -(x < -20 ? -x : log1pf(exp_(-x)))) X(floor, floorf(x)) X(logical_not, x == 0 ? 1.0f : 0.0f)
@@ -454,7 +454,14 @@ static void to_bytes(const F* x, I ldx, I M, I K, I padded, uint8_t* q, F* scale
       F step = most > 0 ? 127 / most : 0;
       *scales++ = most / 127 + wrong;
       uint8_t* to = q + m * padded + g;
-      for (I k = 0; k < n; k++) to[k] = (uint8_t)((int32_t)__builtin_rintf(row[k] * step) + SHIFT);
+      I k = 0;
+#if defined(__AVX512F__)
+      for (; k + W <= n; k += W) {
+        __m512i whole = _mm512_cvtps_epi32((__m512)(load(row + k) * step));
+        _mm_storeu_si128((__m128i*)(to + k), _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, _mm512_set1_epi32(SHIFT))));
+      }
+#endif
+      for (; k < n; k++) to[k] = (uint8_t)((int32_t)__builtin_rintf(row[k] * step) + SHIFT);
       for (I k = n; k < GROUP && g + k < padded; k++) to[k] = SHIFT;
     }
 }
@@ -506,19 +513,51 @@ struct alignas(64) Tiles {
   uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
+// What tiles have summed, of 32 rows of x from `m` on with 32 rows of a panel from `n` on and group `g`: made numbers, and
+// added to those of the groups before in t, or with the last group to what y gets.
+struct Block {
+  I n, m, g;
+};
+template <bool FIRST, bool LAST>
+static inline void take_block(
+    const int32_t* sums, const Block& at, const F* steps, Bytes w, const F* b, F* y, I ldy, I rows, I count, I groups,
+    I whole, F* t) {
+  const int32_t* offsets = w.offsets + at.g * whole + at.n;
+  VI off[2] = {*(const VI*)offsets, *(const VI*)(offsets + TILE)};
+  alignas(64) F more[2 * TILE] = {};
+  if (LAST && b) memcpy(more, b + at.n, 4 * count);
+  V scale[2] = {load(w.scales + at.n), load(w.scales + at.n + TILE)}, bias[2] = {load(more), load(more + TILE)};
+  for (I r = 0; r < rows; r++) {
+    F step = steps[(at.m + r) * groups + at.g], *row = t + r * 2 * TILE, *to = y + (at.m + r) * ldy + at.n;
+#pragma GCC unroll 2
+    for (I p = 0; p < 2; p++) {
+      V s = as_floats(*(const VI*)(sums + (r / TILE * 2 + p) * TILE * TILE + r % TILE * TILE) - off[p]) * step;
+      if (!FIRST) s += load(row + p * TILE);
+      if (LAST) s = s * scale[p] + bias[p];
+      store(LAST && count == 2 * TILE ? to + p * TILE : row + p * TILE, s);
+    }
+    if (LAST && count < 2 * TILE) memcpy(to, row, 4 * count);
+  }
+}
 static void by_tiles(
     const uint8_t* q, const F* steps, Bytes w, const F* b, F* y, I ldy, I M, I N, I padded, I groups, I whole) {
-  alignas(64) int32_t sums[4][TILE * TILE];
+  alignas(64) int32_t sums[2][4 * TILE * TILE];
   alignas(64) F t[2 * TILE * 2 * TILE];
+  auto most = [](I left) { return left < 2 * TILE ? left : 2 * TILE; };
+  auto take = [&](const Block& at, const int32_t* made) {
+    auto f = at.g ? (at.g + 1 < groups ? take_block<false, false> : take_block<false, true>)
+                  : (groups > 1 ? take_block<true, false> : take_block<true, true>);
+    f(made, at, steps, w, b, y, ldy, most(M - at.m), most(N - at.n), groups, whole, t);
+  };
   const Tiles tiles;
   _tile_loadconfig(&tiles);
+  Block before{-1, 0, 0};  // is taken while tiles make the next
+  I turn = 0;
   for (I n = 0; n < N; n += 2 * TILE) {
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
-    I count = N - n < 2 * TILE ? N - n : 2 * TILE;
     for (I m = 0; m < M; m += 2 * TILE) {
-      I rows = M - m < 2 * TILE ? M - m : 2 * TILE;
-      bool both = rows > TILE;
-      for (I g = 0; g < groups; g++) {
+      bool both = M - m > TILE;
+      for (I g = 0; g < groups; g++, turn ^= 1) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
@@ -536,46 +575,42 @@ static void by_tiles(
           _tile_dpbusd(2, 5, 6);
           _tile_dpbusd(3, 5, 7);
         }
-        _tile_stored(0, sums[0], 4 * TILE);
-        _tile_stored(1, sums[1], 4 * TILE);
-        _tile_stored(2, sums[2], 4 * TILE);
-        _tile_stored(3, sums[3], 4 * TILE);
-        for (I r = 0; r < rows; r++)
-          for (I p = 0; p < 2; p++) {
-            VI exact = *(const VI*)(sums[r / TILE * 2 + p] + r % TILE * TILE);
-            exact -= *(const VI*)(w.offsets + g * whole + n + p * TILE);
-            F* to = t + r * 2 * TILE + p * TILE;
-            V s = as_floats(exact) * steps[(m + r) * groups + g];
-            store(to, g ? load(to) + s : s);
-          }
-      }
-      for (I r = 0; r < rows; r++) {
-        F* to = y + (m + r) * ldy + n;
-        for (I i = 0; i < count; i++) to[i] = t[r * 2 * TILE + i] * w.scales[n + i] + (b ? b[n + i] : 0);
+        int32_t* to = sums[turn];
+        _tile_stored(0, to, 4 * TILE);
+        _tile_stored(1, to + TILE * TILE, 4 * TILE);
+        _tile_stored(2, to + 2 * TILE * TILE, 4 * TILE);
+        _tile_stored(3, to + 3 * TILE * TILE, 4 * TILE);
+        if (before.n >= 0) take(before, sums[turn ^ 1]);
+        before = {n, m, g};
       }
     }
   }
+  take(before, sums[turn ^ 1]);
   _tile_release();
 }
 #endif
-static thread_local std::vector<uint8_t> rounded;
+struct alignas(64) Line {  // of a cache: tiles are loaded twice as fast where no row of them lies in two
+  uint8_t bytes[64];
+};
+static thread_local std::vector<Line> rounded;
 static thread_local std::vector<F> steps;
 static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N, I K) {
   constexpr int R = W == 16 ? 6 : 2;
   I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
-  rounded.resize((M + 31) / 32 * 32 * padded);  // in whole tiles
+  rounded.resize(((M + 31) / 32 * 32 * padded + 63) / 64);  // in whole tiles
+  uint8_t* const bytes = rounded[0].bytes;
   steps.resize(M * groups);
-  to_bytes(x, ldx, M, K, padded, rounded.data(), steps.data());
+  to_bytes(x, ldx, M, K, padded, bytes, steps.data());
 #if TILES
   if (M >= FEWEST && padded % 64 == 0 && have_tiles())
-    return by_tiles(rounded.data(), steps.data(), w, b, y, ldy, M, N, padded, groups, whole);
+    return by_tiles(bytes, steps.data(), w, b, y, ldy, M, N, padded, groups, whole);
 #endif
   F t[R * PART];
   for (I n = 0; n < N; n += PART) {
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
     I count = N - n < PART ? N - n : PART;
     for (I m = 0; m < M;) {
-      const uint8_t* q = rounded.data() + m * padded;
+      const uint8_t* q = bytes + m * padded;
       const F* s = steps.data() + m * groups;
       I rows = M - m >= R ? R : M - m >= 4 && R > 4 ? 4 : M - m >= 2 ? 2 : 1;
       auto part = [&](auto f) { f(panel, q, padded, s, groups, w.offsets + n, whole, t); };
@@ -666,12 +701,18 @@ static void norm(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, F ep
 }
 static F softmax_row(F* s, I n) {  // weights before they are divided; returns what divides them
   F most = -INFINITY, z = 0;
-  for (I i = 0; i < n; i++) most = s[i] > most ? s[i] : most;
+  V mosts = V{} - INFINITY;
+  I i = 0;
+  for (; i + W <= n; i += W) {
+    V v = load(s + i);
+    mosts = v > mosts ? v : mosts;
+  }
+  for (int j = 0; j < W; j++) most = mosts[j] > most ? mosts[j] : most;
+  for (; i < n; i++) most = s[i] > most ? s[i] : most;
   if (most == -INFINITY) most = 0;
   for (I i = 0; i < n; i++) s[i] = expm_(s[i] - most);
   V t = {};
-  I i = 0;
-  for (; i + W <= n; i += W) t += load(s + i);
+  for (i = 0; i + W <= n; i += W) t += load(s + i);
   z = sum(t);
   for (; i < n; i++) z += s[i];
   return z;
@@ -752,6 +793,82 @@ static void attention(const T& q, const T& k, const T& v, const T& m, I masked, 
         for (I j = 0; j < n; j++) s[j] *= z;
         weighted(s, values, v.s[3], n, e, y);
       }
+}
+// Attention of many queries, QUERIES of them at once with PANES vectors of keys, and then with as many of the values.
+constexpr int QUERIES = 6, PANES = W == 16 ? 4 : 2, PANE = PANES * W;
+static thread_local std::vector<F> turned, filled, several;
+// y (QUERIES, E W) = x (QUERIES, n) b (n, E W); their rows lie ldx, ldb and ldy apart
+template <int E>
+static inline void outer(const F* x, I ldx, const F* b, I ldb, I n, F* y, I ldy) {
+  V a[QUERIES][E] = {};
+  for (I j = 0; j < n; j++, b += ldb) {
+    V v[E];
+    for (int i = 0; i < E; i++) v[i] = load(b + i * W);
+#pragma GCC unroll 8
+    for (int r = 0; r < QUERIES; r++)
+#pragma GCC unroll 8
+      for (int i = 0; i < E; i++) a[r][i] += x[r * ldx + j] * v[i];
+  }
+  for (int r = 0; r < QUERIES; r++)
+    for (int i = 0; i < E; i++) store(y + r * ldy + i * W, a[r][i]);
+}
+// As `attention`; causal: query l sees the keys up to l.
+static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I causal, F scale, const T& o) {
+  I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];
+  I panes = (n + PANE - 1) / PANE, ld = panes * PANE, wide = (e + W - 1) / W * W;
+  bool as_is = wide == e && v.s[4] == 1;
+  turned.assign(panes * d * PANE, 0);
+  if (!as_is) filled.assign(n * wide, 0);
+  several.assign(QUERIES * (d + ld + wide), 0);
+  F *x = several.data(), *s = x + QUERIES * d, *y = s + QUERIES * ld;
+  for (I b = 0; b < q.n[1]; b++)
+    for (I h = 0; h < q.n[2]; h++) {
+      const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
+      const F *query = q.f() + b * q.s[1] + h * q.s[2], *wides = as_is ? values : filled.data();
+      I apart = as_is ? v.s[3] : wide;
+      if (h % group == 0) {
+        for (I p = 0; p < n; p += PANE)
+          for (I i = 0; i < d; i++) {
+            F* to = &turned[p * d + i * PANE];
+            const F* from = keys + p * k.s[3] + i * k.s[4];
+            for (I j = 0, some = n - p < PANE ? n - p : PANE; j < some; j++) to[j] = from[j * k.s[3]];
+          }
+        for (I j = 0; j < (as_is ? 0 : n); j++)
+          for (I i = 0; i < e; i++) filled[j * wide + i] = values[j * v.s[3] + i * v.s[4]];
+      }
+      for (I l = 0; l < L; l += QUERIES) {
+        I count = L - l < QUERIES ? L - l : QUERIES, end = causal && l + count < n ? l + count : n;
+        for (I r = 0; r < count; r++)  // more rows are of queries before
+          for (I i = 0; i < d; i++) x[r * d + i] = scale * query[(l + r) * q.s[3] + i * q.s[4]];
+        for (I j = 0; j < end; j += PANE) {
+          auto f = end - j <= W ? outer<1> : end - j <= 2 * W ? outer<2> : outer<PANES>;
+          f(x, d, &turned[j * d], PANE, d, s + j, ld);
+        }
+        F z[QUERIES];
+        for (I r = 0; r < count; r++) {
+          F* row = s + r * ld;
+          I seen = causal && l + r + 1 < n ? l + r + 1 : n;
+          I at = b * m.s[1] + h * m.s[2] + (l + r) * m.s[3];
+          if (masked == 1 && m.type == 2 && m.s[4] == 1)
+            for (I j = 0; j < seen; j++) row[j] = m.p[at + j] ? row[j] : -INFINITY;
+          else if (masked)
+            for (I j = 0; j < seen; j++) {
+              double a = get(m.p, m.type, at + j * m.s[4]);
+              row[j] = masked == 1 ? (a != 0 ? row[j] : -INFINITY) : row[j] + (F)a;
+            }
+          I whole = (end + W - 1) / W * W;  // vectors of numbers that become 0
+          for (I j = seen; j < whole; j++) row[j] = -INFINITY;
+          z[r] = softmax_row(row, whole);
+        }
+        I t = 0;
+        for (; t + PANE <= wide; t += PANE) outer<PANES>(s, ld, wides + t, apart, end, y + t, wide);
+        for (; t < wide; t += W) outer<1>(s, ld, wides + t, apart, end, y + t, wide);
+        for (I r = 0; r < count; r++) {
+          F* to = o.f() + b * o.s[1] + h * o.s[2] + (l + r) * o.s[3], c = z[r] > 0 ? 1 / z[r] : 0;
+          for (I i = 0; i < e; i++) to[i * o.s[4]] = c * y[r * wide + i];
+        }
+      }
+    }
 }
 enum Reduction { SUM, MEAN, MAX, MIN, PROD, ANY };
 static void reduce(I op, const T& o, const T& a, I R, I stride) {
@@ -881,6 +998,24 @@ void grouped(const I* a) {
 void multiply(
     const F* x, const int8_t* panels, const F* scales, const int32_t* offsets, const F* b, F* y, I M, I N, I K) {
   linear(x, K, Bytes{panels, scales, offsets}, b, y, N, M, N, K);
+}
+
+// y = f(x) for n numbers, f by its number
+void apply(I op, const F* x, F* y, I n) {
+  const I size[5] = {1, 1, 1, 1, n}, apart[5] = {0, 0, 0, 0, 1};
+  I a[TENSOR] = {(I)y, 0}, b[TENSOR] = {(I)x, 0};
+  memcpy(a + 2, size, 40), memcpy(a + 7, apart, 40), memcpy(b + 2, size, 40), memcpy(b + 7, apart, 40);
+  unary(op, T(a), T(b));
+}
+
+// y = x of R rows of n numbers, normalized, times w and plus b where they are not 0
+void normalize(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, double eps) {
+  norm(x, w, b, y, R, n, rms, (F)eps);
+}
+
+// The tensors q, k, v, mask and o of attention, the kind of its mask, whether it is causal, its scale.
+void attend_to(const I* a, I masked, I causal, double scale) {
+  attend(T(a), T(a + TENSOR), T(a + 2 * TENSOR), T(a + 3 * TENSOR), masked, causal, (F)scale, T(a + 4 * TENSOR));
 }
 
 // Runs a program: its words now are base + slope * past.

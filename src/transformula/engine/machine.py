@@ -83,11 +83,9 @@ class Machine:
 
     def read(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Any) -> Any:
         """As `model.step(tokens, decoding, **others)`, of a prompt."""
-        if self.packing.weights == FLOAT32:
-            return model.step(tokens, decoding, **others)
-        from .products import products_by
+        from .reading import read_by
 
-        with products_by(self.packing):
+        with read_by(self.packing):
             return model.step(tokens, decoding, **others)
 
     def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep
+from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep
 
 
 @dataclass
@@ -48,7 +48,8 @@ def quicken(
         if fast.machine is None:
             few = engine == AUTO and decoding.capacity - decoding.longest < FEWEST_STEPS
             if weights == FLOAT32 and (reading or few):
-                return own.step(tokens, decoding, new=new, last=last, **others)
+                with reading_by_kernels(tokens):
+                    return own.step(tokens, decoding, new=new, last=last, **others)
             from .machine import take_machine
 
             fast.machine = take_machine(model, weights, must=engine == KERNELS)
@@ -80,9 +81,29 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
         raise UnknownName("type of weights", weights, [FLOAT32, INT8])
     check_kernels(f"weights of type {weights}", "weights", weights, all(map(runs_here, models)))
     from .packing import Packing
-    from .products import products_by
+    from .reading import read_by
 
-    with products_by(Packing(weights, *models)):
+    with read_by(Packing(weights, *models)):
+        yield
+
+
+@contextmanager
+def reading_by_kernels(tokens: Tensor) -> Iterator[None]:
+    """Within it kernels make what they are faster at, in float32, where they are there and the text is long enough."""
+    if tokens.numel() < FEWEST_READ:
+        yield
+        return
+    from .build import library
+    from .packing import Packing
+    from .reading import read_by
+    from .recording import NoProgram
+
+    try:
+        library()
+    except NoProgram:
+        yield
+        return
+    with read_by(Packing()):
         yield
 
 

@@ -2,8 +2,8 @@
 
 What else a machine does changes. A run that began beside a busy process would stay on one thread when that has ended,
 and one with a thread for each core falls to a tenth of its speed when another process begins. So threads are measured
-every minute, and at once where steps become much slower. The run's own steps are measured, so that little is lost. A run
-of a number of steps, whose numbers must not depend on the clock, keeps what it began with.
+every minute, and at once where steps become much slower. The run's own steps are measured, so that little is lost. A
+run of a number of steps, whose numbers must not depend on the clock, keeps what it began with.
 """
 
 from __future__ import annotations

@@ -1,0 +1,166 @@
+"""What kernels make where a text is read, many positions at once, by the model's own code.
+
+Products with matrices of one byte a number, and what PyTorch takes longer for: norms, the tanh form of GELU, and
+attention, of which its kernel for CPUs computes all scores, those that causality hides, too, of up to 512 positions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..words import grouped
+from .build import library, numbers_of
+from .kinds import FLOAT32
+from .packing import Packed, Packing
+
+
+def product(x: Tensor, packed: Packed, bias: Tensor | None, rows: int) -> Tensor:
+    """x (..., K) times the transpose of a packed matrix (rows, K), plus a bias (rows,)."""
+    flat = x.reshape(-1, x.shape[-1]).contiguous()
+    y = flat.new_empty(len(flat), rows)
+    tensors = (flat, *packed, bias, y)
+    pointers = (ctypes.c_void_p(0 if each is None else each.data_ptr()) for each in tensors)
+    library().multiply(*pointers, *map(ctypes.c_int64, (len(flat), rows, flat.shape[1])))
+    return y.view(*x.shape[:-1], rows)
+
+
+def grouped_product(x: Tensor, packed: Packed, bias: Tensor | None, chosen: Tensor, size: int) -> Tensor:
+    """As `grouped.linear`, of packed matrices."""
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    y, n = x.new_empty(*chosen.shape, size), len(packed.scales)
+    b = None if bias is None else bias.contiguous()
+    places = [0 if each is None else each.data_ptr() for each in (x, chosen, *packed, b, y)]
+    words = [places[0], *x.stride()[:2], places[1], *chosen.stride(), *places[2:5], n, *places[5:], *chosen.shape]
+    library().grouped((ctypes.c_int64 * 16)(*words, size, x.shape[-1]))
+    return y
+
+
+def function(name: str, x: Tensor) -> Tensor:
+    """A function of one number, for each number of x (...)."""
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    places = (ctypes.c_void_p(each.data_ptr()) for each in (x, y))
+    library().apply(ctypes.c_int64(numbers_of("unary")[name]), *places, ctypes.c_int64(x.numel()))
+    return y
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+) -> Tensor:
+    """softmax(scale q k^T + mask) v, (batch, heads, length, e): q (batch, heads, length, d), k (batch, kv_heads, keys,
+    d) and v (batch, kv_heads, keys, e); a mask of truth values hides keys."""
+    (batch, heads, length, size), keys, kind = q.shape, k.shape[2], 0
+    y = q.new_empty(batch, length, heads, v.shape[3]).transpose(1, 2)
+    seen = q
+    if mask is not None:
+        seen, kind = mask.expand(batch, heads, length, keys), 1 if mask.dtype == torch.bool else 2
+    words: list[int] = []
+    for each in (q, k, v, seen, y):
+        words += (each.data_ptr(), 2 * (each.dtype == torch.bool), 1, *each.shape, 0, *each.stride())
+    scale = 1 / math.sqrt(size) if scale is None else scale
+    kinds = map(ctypes.c_int64, (kind, causal))
+    library().attend_to((ctypes.c_int64 * len(words))(*words), *kinds, ctypes.c_double(scale))
+    return y
+
+
+def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rms: bool) -> Tensor:
+    """Rows of x (..., n), less their mean unless `rms`, over the root of their mean square and eps; weights and biases
+    (n,)."""
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    tensors = (x, weight, bias, y)
+    pointers = (ctypes.c_void_p(0 if each is None else each.data_ptr()) for each in tensors)
+    numbers = (x.numel() // x.shape[-1], x.shape[-1], rms)
+    library().normalize(*pointers, *map(ctypes.c_int64, numbers), ctypes.c_double(eps))
+    return y
+
+
+@contextmanager
+def read_by(packing: Packing) -> Iterator[None]:
+    """Within it kernels make what they are faster at, and linear layers and experts multiply with what a packing has
+    made of their matrices."""
+    with nullcontext() if packing.weights == FLOAT32 else grouped.by_choice(), ByKernels(packing):
+        yield
+
+
+class ByKernels(TorchFunctionMode):
+
+    def __init__(self, packing: Packing) -> None:
+        super().__init__()
+        self.packing = packing
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        kernel = KERNELS.get(func)
+        if kernel is not None and not torch.is_grad_enabled() and of_kernels(args[0]):
+            y = kernel(self.packing, *args, **named)
+            if y is not None:
+                return y
+        return func(*args, **named)
+
+
+def of_kernels(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def _linear(packing: Packing, x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    packed = packing.of(matrix)
+    return None if packed is None else product(x, packed, bias, len(matrix))
+
+
+def _grouped(
+    packing: Packing, x: Tensor, matrices: Tensor, biases: Tensor | None, chosen: Tensor
+) -> Tensor | None:
+    packed = packing.of(matrices)
+    return None if packed is None else grouped_product(x, packed, biases, chosen, matrices.shape[1])
+
+
+def _gelu(packing: Packing, x: Tensor, approximate: str = "none") -> Tensor | None:
+    return function("gelu_tanh", x) if approximate == "tanh" else None
+
+
+def _layer_norm(
+    packing: Packing, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor | None:  # fmt: skip
+    plain = len(shape) == 1 and all(each is None or each.is_contiguous() for each in (weight, bias))
+    return norm(x, weight, bias, eps, rms=False) if plain else None
+
+
+def _rms_norm(
+    packing: Packing, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor | None:
+    plain = len(shape) == 1 and (weight is None or weight.is_contiguous())
+    return norm(x, weight, None, torch.finfo(x.dtype).eps if eps is None else eps, rms=True) if plain else None
+
+
+def _attention(
+    packing: Packing, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor | None:  # fmt: skip
+    floats = all(of_kernels(x) and x.dim() == 4 and len(x) == len(q) for x in (q, k, v))
+    known = attn_mask is None or attn_mask.dtype in (torch.bool, torch.float32)
+    if dropout_p or not floats or not known or q.shape[2] < FEWEST_QUERIES:
+        return None
+    return attention(q, k, v, attn_mask, is_causal, scale)
+
+
+FEWEST_QUERIES = 6  # that are worth a block of them
+KERNELS: dict[Any, Callable[..., Tensor | None]] = {
+    F.linear: _linear,
+    grouped.OPERATION: _grouped,
+    F.gelu: _gelu,
+    F.layer_norm: _layer_norm,
+    F.rms_norm: _rms_norm,
+    F.scaled_dot_product_attention: _attention,
+}
