@@ -114,6 +114,44 @@ def test_beams_are_those_of_the_models_own_code() -> None:
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-5)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("more", [{}, {"block_ngrams": 2}, {"engine": "kernels"}], ids=str)
+def test_a_search_keeps_rows_that_are_done_and_makes_few_programs(
+    monkeypatch: pytest.MonkeyPatch, beam: int, more: dict[str, Any]
+) -> None:
+    """Of 8 sentences 7, 5, 3 and 1 go on; the texts are those without kernels."""
+    model = module("translator", vocab=11, depth=1)
+    sources = [[2 + (3 * row + place) % 9 for place in range(1 + (row + 1) // 2)] for row in range(8)]
+    sizes: list[int] = []
+    step = machines.Machine.step
+
+    def noted(self: machines.Machine, own: Any, tokens: Tensor, decoding: Any, **others: Any) -> Any:
+        sizes.append(len(tokens))
+        return step(self, own, tokens, decoding, **others)
+
+    monkeypatch.setattr(machines.Machine, "step", noted)
+
+    def texts(**settings: Any) -> list[list[int]]:
+        """As long as their sources allow."""
+        asked = SearchSettings(beam=beam, max_length=None, max_ratio=2.5, **settings)
+        return [of_one[0].tokens for of_one in search(model, [[1]] * 8, asked, inputs={"source": sources})]
+
+    ours, theirs = texts(**more), texts(**{**more, "engine": "torch"})
+    assert ours == theirs and len({len(text) for text in ours}) == 5
+    assert {-(-size // beam) for size in sizes} == {8, 6, 3, 1}
+    (machine,) = machines._MACHINES[model][1]
+    assert machine.made > 0
+
+
+def test_a_search_makes_a_program_once_its_size_has_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "FEWEST_STEPS", 12)
+    model, settings = module(), SearchSettings(beam=2, max_length=9)
+    for made in (0, 4, 8):  # the first of eight steps has one row
+        search(model, [[1, 2]], settings)
+        (machine,) = machines._MACHINES[model][1]
+        assert machine.made >= made and (made or not machine.programs)
+
+
 def test_a_program_serves_the_next_text_and_new_weights_get_new_ones() -> None:
     model = module()
     first, machine = written(model)

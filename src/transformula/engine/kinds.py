@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 AUTO, KERNELS, TORCH = "auto", "kernels", "torch"
 FLOAT32, INT8 = "float32", "int8"
+LARGEST = 2**62
 FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
+MOST_ROWS = 64  # of a batch that programs make steps of; with more PyTorch's products of float32 are faster
 FEWEST_READ = 64  # tokens of a text, for kernels to be asked for parts of it
 FEW = f"fewer than {FEWEST_STEPS} tokens are to come"
 COMPILING = "its kernels are being compiled, once for this machine"

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,14 +17,13 @@ from torch import Tensor, nn
 from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
-from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, INT8, KERNELS, OwnStep
+from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, INT8, KERNELS, LARGEST, OwnStep
 from .packing import Packing
 from .program import StepProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
 
 MAX_FAILURES = 3  # in a row, after which no program is looked for
-ROOMS = ((512, 64), (4096, 512), (2**62, 4096))  # up to so many positions, in steps of so many
-LONGEST = 2**62
+ROOMS = ((512, 64), (4096, 512), (LARGEST, 4096))  # up to so many positions, in steps of so many
 TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
 TOLERANCE = {FLOAT32: 1e-4, INT8: 0.2}  # of a program's first logits beside the model's own, as a share of the largest
 Key = tuple[Any, ...]
@@ -46,6 +46,8 @@ class Machine:
 
     packing   how its matrices are multiplied with
     must      whether a step that no program makes is an error
+    brief     batches are of one size for a few steps only: how many are to come says little
+    asked     how many steps were asked for that no program was made for yet, as few were to come
     programs  by the shapes of what they stand over
     made      how many steps programs made
     left      how many were left to the model's own code, by the reason
@@ -54,6 +56,8 @@ class Machine:
 
     packing: Packing = field(default_factory=Packing)
     must: bool = False
+    brief: bool = False
+    asked: Counter[Key] = field(default_factory=Counter)
     programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
     failures: dict[Key, list[str]] = field(default_factory=dict)
     bound: dict[int, Bound] = field(default_factory=dict)
@@ -71,7 +75,8 @@ class Machine:
                 what = f"{setting('engine', KERNELS)}: PyTorch would make a step of this text, since {error}"
                 raise InputError(f"{what}; leave it at auto") from error
             self.left[str(error)] += 1
-            return model.step(tokens, decoding, **others)
+            with self.reading(tokens.numel()):
+                return model.step(tokens, decoding, **others)
         self.made += 1
         return run(bound, tokens, decoding, others)
 
@@ -81,12 +86,11 @@ class Machine:
         self.told |= reasons
         return reasons
 
-    def read(self, model: OwnStep, tokens: Tensor, decoding: Decoding, **others: Any) -> Any:
-        """As `model.step(tokens, decoding, **others)`, of a prompt."""
-        from .reading import read_by
+    def reading(self, count: int) -> AbstractContextManager[None]:
+        """What the model's own code makes of so many tokens within it kernels help to make."""
+        from .reading import reading_of
 
-        with read_by(self.packing):
-            return model.step(tokens, decoding, **others)
+        return reading_of(self.packing, count)
 
     def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
         """A program for the next step of this decoding. Raises NoProgram."""
@@ -114,8 +118,9 @@ class Machine:
         self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
     ) -> StepProgram:
         """A new program from this past on. Raises NoProgram."""
-        few = decoding.capacity - decoding.longest < FEWEST_STEPS
-        if few and self.packing.weights == FLOAT32 and not self.must:
+        self.asked[key] += 1
+        expected = self.asked[key] + (0 if self.brief else decoding.capacity - decoding.longest)
+        if expected < FEWEST_STEPS and not self.must:
             raise NoProgram(FEW)
         failures = self.failures.setdefault(key, [])
         if len(failures) >= MAX_FAILURES:
@@ -160,7 +165,7 @@ def program_for(
     """A program of the steps from here on, as far as they are alike; unless it `must` be, one that is worth making.
     Raises NoProgram."""
     length = inputs["tokens"].shape[1]
-    first, last = decoding.longest, min(room_of(decoding), model.limit or LONGEST) - length
+    first, last = decoding.longest, min(room_of(decoding), model.limit or LARGEST) - length
     try:
         return checked_program(model, decoding, inputs, (first, last), packing, must)
     except NoProgram:
@@ -174,7 +179,7 @@ def checked_program(
     must: bool,
 ) -> StepProgram:  # fmt: skip
     first, last = ends
-    walker = Walker(model, decoding, inputs, last + 1)
+    walker = Walker(model, decoding, inputs, last + 2)
     recordings: dict[int, Recording] = {}
 
     def record() -> int:
@@ -258,7 +263,7 @@ def identity_of(model: nn.Module) -> Key:
     return (type(model), *map(id, model.modules()), *versions)
 
 
-def take_machine(model: nn.Module, weights: str, must: bool = False) -> Machine:
+def take_machine(model: nn.Module, weights: str, must: bool = False, brief: bool = False) -> Machine:
     """A machine for the weights that a model has now, which nobody else uses until it is given back."""
     key = identity_of(model)
     with _LOCK:
@@ -270,7 +275,7 @@ def take_machine(model: nn.Module, weights: str, must: bool = False) -> Machine:
         if machine is not None:
             idle.remove(machine)
     machine = machine or Machine(Packing(weights, model))
-    machine.must = must
+    machine.must, machine.brief = must, brief
     return machine
 
 

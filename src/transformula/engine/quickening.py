@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,27 +12,66 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep
+from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, MOST_ROWS, TORCH, OwnStep
 
 
-@dataclass
 class Quickened:
-    """A view of a model whose steps kernels may make (`here`); machine: the `Machine` that makes them, once one was to
-    be made."""
+    """A view of a model whose steps kernels may make.
 
-    model: Any
-    here: bool
-    machine: Any = None
+    model    the view
+    here     whether kernels can stand for the model's code
+    machine  the `Machine` that makes the steps, once one was to be made
+    """
+
+    def __init__(self, model: nn.Module, view: Any, engine: str, weights: str, length: int, brief: bool) -> None:
+        self.own_model, self.model = model, view
+        self.engine, self.weights, self.length, self.brief = engine, weights, length, brief
+        self.here = engine != TORCH and isinstance(model, Transformer) and runs_here(model)
+        self.own = OwnStep(view.step, view.context_limit) if self.here else None
+        self.own_start = view.start if self.here else None
+        self.machine: Any = None
+
+    def take_machine(self) -> Any:
+        if self.machine is None:
+            from .machine import take_machine
+
+            self.machine = take_machine(self.own_model, self.weights, self.engine == KERNELS, self.brief)
+        return self.machine
+
+    def reading(self, count: int) -> AbstractContextManager[None]:
+        """Within it kernels help the model's own code, which reads so many tokens."""
+        if self.machine is None and self.weights == FLOAT32:
+            return reading(count)
+        return self.take_machine().reading(count)  # type: ignore[no-any-return]
+
+    def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
+        count = sum(each.numel() for each in inputs.values() if isinstance(each, Tensor))  # of what an encoder reads
+        with self.reading(count) if count else nullcontext():
+            return self.own_start(batch, capacity, **inputs)  # type: ignore[misc]
+
+    def step(
+        self, tokens: Tensor, decoding: Any, new: Tensor | None = None, last: bool = False, **others: Tensor
+    ) -> Any:
+        assert self.own is not None
+        auto = self.engine == AUTO
+        many = tokens.shape[1] not in (1, self.length) or (auto and len(tokens) > MOST_ROWS)
+        few = auto and not self.brief and decoding.capacity - decoding.longest < FEWEST_STEPS
+        first = self.machine is None and self.weights == FLOAT32  # else a program may be there already
+        if new is not None or not decoding.longest or many or (few and first):
+            with self.reading(tokens.numel()):
+                return self.own.step(tokens, decoding, new=new, last=last, **others)
+        return self.take_machine().step(self.own, tokens, decoding, **others)
 
 
 @contextmanager
 def quicken(
-    model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32, length: int = 1
+    model: Any, view: Any, engine: str = AUTO, weights: str = FLOAT32, length: int = 1, brief: bool = False
 ) -> Iterator[Quickened]:
     """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
     "torch": nowhere, "kernels": everywhere, or it raises InputError that says why not; `weights` "int8": with matrices
-    of one byte a number; `length`: of how many tokens a step may be, beside one. One thread at a time has a machine."""
-    fast = Quickened(view, engine != TORCH and isinstance(model, Transformer) and runs_here(model))
+    of one byte a number; `length`: of how many tokens a step may be, beside one; `brief`: batches may be of one size
+    for a few steps only. One thread at a time has a machine."""
+    fast = Quickened(model, view, engine, weights, length, brief)
     if engine == KERNELS:
         check_kernels("this program's kernels", "engine", engine, fast.here)
     if weights != FLOAT32:
@@ -41,33 +79,27 @@ def quicken(
     if not fast.here:
         yield fast
         return
-    own = OwnStep(view.step, model.context_limit)
-
-    def step(tokens: Tensor, decoding: Any, new: Tensor | None = None, last: bool = False, **others: Tensor) -> Any:
-        reading = new is not None or not decoding.longest or tokens.shape[1] not in (1, length)
-        if fast.machine is None:
-            few = engine == AUTO and decoding.capacity - decoding.longest < FEWEST_STEPS
-            if weights == FLOAT32 and (reading or few):
-                with reading_by_kernels(tokens):
-                    return own.step(tokens, decoding, new=new, last=last, **others)
-            from .machine import take_machine
-
-            fast.machine = take_machine(model, weights, must=engine == KERNELS)
-        if reading:
-            return fast.machine.read(own, tokens, decoding, new=new, last=last, **others)
-        return fast.machine.step(own, tokens, decoding, **others)
-
-    vars(view)["step"] = step
+    vars(view).update(start=fast.start, step=fast.step)
     try:
         yield fast
     finally:
-        del vars(view)["step"]
+        del vars(view)["start"], vars(view)["step"]
         if fast.machine is not None:
             from .machine import give_back
 
             give_back(model, fast.machine)
             for reason in fast.machine.untold():
                 warnings.warn(f"PyTorch makes steps of this text, since {reason}", stacklevel=5)
+
+
+def reading(count: int) -> AbstractContextManager[None]:
+    """Within it kernels make what they are faster at where so many tokens are read in float32."""
+    if count < FEWEST_READ:
+        return nullcontext()
+    from .packing import Packing
+    from .reading import reading_of
+
+    return reading_of(Packing(), count)
 
 
 @contextmanager
@@ -84,26 +116,6 @@ def products_with(weights: str, *models: nn.Module) -> Iterator[None]:
     from .reading import read_by
 
     with read_by(Packing(weights, *models)):
-        yield
-
-
-@contextmanager
-def reading_by_kernels(tokens: Tensor) -> Iterator[None]:
-    """Within it kernels make what they are faster at, in float32, where they are there and the text is long enough."""
-    if tokens.numel() < FEWEST_READ:
-        yield
-        return
-    from .build import library
-    from .packing import Packing
-    from .reading import read_by
-    from .recording import NoProgram
-
-    try:
-        library()
-    except NoProgram:
-        yield
-        return
-    with read_by(Packing()):
         yield
 
 

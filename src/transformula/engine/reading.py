@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -19,8 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from ..words import grouped
 from .build import library, numbers_of
-from .kinds import FLOAT32
+from .kinds import FEWEST_READ, FLOAT32
 from .packing import Packed, Packing
+from .recording import NoProgram
 
 
 def product(x: Tensor, packed: Packed, bias: Tensor | None, rows: int) -> Tensor:
@@ -83,6 +84,19 @@ def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rms:
     numbers = (x.numel() // x.shape[-1], x.shape[-1], rms)
     library().normalize(*pointers, *map(ctypes.c_int64, numbers), ctypes.c_double(eps))
     return y
+
+
+def reading_of(packing: Packing, count: int) -> AbstractContextManager[None]:
+    """`read_by` where it pays for so many tokens: always with weights of one byte, and in float32 for more than a few,
+    once the kernels are there."""
+    if packing.weights == FLOAT32:
+        if count < FEWEST_READ:
+            return nullcontext()
+        try:
+            library()
+        except NoProgram:
+            return nullcontext()
+    return read_by(packing)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ and the `beam` best that do not end go on: what is finished takes no place of th
 Without a length penalty these are one, and the best of what the beam reaches is found. A beam of 1 is greedy: it is
 done when it ends.
 
-A prompt (or an encoder's input) is read once for all hypotheses of its sentence. Rows that end leave the batch.
+A prompt (or an encoder's input) is read once for all hypotheses of its sentence. Rows that end leave the batch; where
+kernels may make the steps, some stay unseen, so that batches have few sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ..engine import quicken
-from ..engine.kinds import AUTO
+from ..engine.kinds import AUTO, MOST_ROWS
 from ..errors import InputError
 from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
@@ -147,9 +148,9 @@ def search(
             inputs_of = lambda number, device: given_at_start([sentences[number]], device)  # noqa: E731
             settings = with_weights(settings, together, texts, inputs_of, begin)
         asked = settings.engine, settings.weights
-        views = [stack.enter_context(quicken(model, evaluating(model), *asked)).model for model in together]
+        fast = [stack.enter_context(quicken(model, evaluating(model), *asked, brief=True)) for model in together]
         for batch in batches(sentences, settings):
-            search_batch(views, batch, settings, ends)
+            search_batch([each.model for each in fast], batch, settings, ends, all(each.here for each in fast))
     return [sentence.best(settings.n_best) for sentence in sentences]
 
 
@@ -229,10 +230,58 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
         yield batch
 
 
+class HeldRows:
+    """Which rows of a decoding are of which sentences.
+
+    keep  rows of sentences that are done stay in small batches, until as many sentences are live as one of a few sizes
+    """
+
+    def __init__(self, batch: list[Sentence], keep: bool) -> None:
+        self.sentences, self.keep = batch, keep
+        self.counts = [1] * len(batch)
+
+    def live(self) -> tuple[list[Sentence], Tensor | None]:
+        """The sentences that go on, and which rows are theirs; None: all."""
+        live = [sentence for sentence in self.sentences if sentence.beam]
+        if len(live) == len(self.sentences):
+            return live, None
+        rows: list[int] = []
+        first = 0
+        for sentence, count in zip(self.sentences, self.counts, strict=True):
+            rows += range(first, first + count) if sentence.beam else []
+            first += count
+        return live, torch.tensor(rows)
+
+    def go_on(self, parents: Mapping[Sentence, Sequence[int]]) -> tuple[list[int], list[int]]:
+        """Let every sentence have the rows of its `parents` (of its own rows), if it goes on: of all rows those that
+        stand in the batch from now on, and the token that each reads."""
+        done = [sentence for sentence in self.sentences if not sentence.beam]
+        live = len(self.sentences) - len(done)
+        beams = sum(len(sentence.beam) for sentence in self.sentences)
+        spare = size_for(live) - live if self.keep and beams <= MOST_ROWS else 0
+        leave = set(done[spare:] if len(done) > spare else [])
+        rows, tokens, first, counts = [], [], 0, []
+        for sentence, count in zip(self.sentences, self.counts, strict=True):
+            own = parents[sentence] if sentence.beam else [] if sentence in leave else range(count)
+            rows += [first + row for row in own]
+            tokens += [text[1] for _, text in sentence.beam] or [0] * len(own)
+            counts += [len(own)] if own else []
+            first += count
+        self.sentences, self.counts = [s for s in self.sentences if s not in leave], counts
+        return rows, tokens
+
+
+def size_for(count: int) -> int:
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, ... that is at least `count`."""
+    power = 1 << max(count - 1, 0).bit_length()
+    return power * 3 // 4 if count <= power * 3 // 4 and power > 2 else power
+
+
 def search_batch(
-    models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int]
-) -> None:
-    """Search for the sentences of one batch: their `ended` is filled."""
+    models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int],
+    keep_done: bool = False,
+) -> None:  # fmt: skip
+    """Search for the sentences of one batch: their `ended` is filled. keep_done: see `HeldRows`."""
     decodings, logits = read_prompts(models, batch, bool(ends))
     device = logits[0].device
     stops = torch.tensor(list(ends), dtype=torch.long, device=device)
@@ -248,22 +297,22 @@ def search_batch(
         longest = max(len(s.prefix) for s in batch)
         texts = [[-1] * (longest - len(s.prefix)) + s.prefix for s in batch]
         written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
-    live = batch
+    held = HeldRows(batch, keep_done)
     while True:
-        candidates = continuations(now, live, settings, stops, written)
+        live, own = held.live()
+        seen = written
+        if own is not None:
+            now, seen = [x[own] for x in now], None if written is None else written[own]
+        candidates = continuations(now, live, settings, stops, seen)
         if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
             raise not_finite(models, max(sentence.length for sentence in live))
-        rows: list[int] = []
-        first = 0
-        for sentence, of_one in zip(live, candidates, strict=True):
-            before = len(sentence.beam)
-            rows += [first + slot for slot in sentence.go_on(of_one, ends, settings)]
-            first += before
-        live = [s for s in live if s.beam]
-        if not live:
+        parents = {s: s.go_on(of_one, ends, settings) for s, of_one in zip(live, candidates, strict=True)}
+        if not any(parents.values()):
             return
-        chosen = torch.tensor([text[1] for s in live for _, text in s.beam], device=device)[:, None]
-        if rows != list(range(first)):
+        before = sum(held.counts)
+        rows, tokens = held.go_on(parents)
+        chosen = torch.tensor(tokens, device=device)[:, None]
+        if rows != list(range(before)):
             kept = torch.tensor(rows)
             for decoding in decodings:
                 decoding.select(kept)

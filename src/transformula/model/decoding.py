@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..language.graph import Call
 from ..words.cache import Cache, CrossCache, Kept
 from ..words.shared_sequences import SharedSequences
-from ..words.word import At, select_rows
+from ..words.word import At
 
 PART_ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
 MAX_SHARE = 0.8  # parts are made if they have at most this share of the positions
@@ -41,6 +41,7 @@ class Decoding:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
+        self._spare: dict[Kept, Tensor | None] = {}  # memory of what `select` has moved, for its next call
 
     def _note_sizes(self, sizes: list[int]) -> None:
         """`sizes` are `lengths`, where no device need be waited for."""
@@ -112,7 +113,7 @@ class Decoding:
         sequences = self._share(of_row)
         caches = [state for states in self.states for state in states if isinstance(state, Cache)]
         for kept in dict.fromkeys(kept for cache in caches for kept in cache.kept()):  # each once
-            select_rows(kept, rows)
+            self._spare[kept] = kept.select(rows, self._longest, self._spare.get(kept))
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if isinstance(states[place], CrossCache):

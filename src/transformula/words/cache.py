@@ -56,6 +56,20 @@ class Kept:
         self.tensor = None if self.tensor is None else self.tensor[:, :, -keep:]
         return self
 
+    def select(self, rows: Tensor, used: int, spare: Tensor | None) -> Tensor | None:
+        """Keep these rows, (batch,), whole, of which one may stand twice, in memory that this kept before (`spare`)
+        where it has that size: of `used` positions, since the rest is seen by none. What may be the next spare."""
+        old = self.tensor
+        if old is None or old.requires_grad:
+            self.tensor = None if old is None else old.index_select(0, rows)
+            return None
+        count, used = len(rows), min(used, old.shape[2])
+        if spare is None or spare.shape[1:] != old.shape[1:] or len(spare) < count:
+            spare = old.new_zeros(count, *old.shape[1:])
+        self.tensor = spare[:count]
+        torch.index_select(old[:, :, :used], 0, rows, out=self.tensor[:, :, :used])
+        return old
+
     def append(self, new: Tensor, at: At) -> Tensor:
         """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
         a window that has more behind it, as `Replacing` says."""
