@@ -164,12 +164,12 @@ def _attention(
 ) -> Tensor | None:  # fmt: skip
     floats = all(of_kernels(x) and x.dim() == 4 and len(x) == len(q) for x in (q, k, v))
     known = attn_mask is None or attn_mask.dtype in (torch.bool, torch.float32)
-    if dropout_p or not floats or not known or q.shape[2] < FEWEST_QUERIES:
+    rows = all(x.stride(-1) == 1 for x in (q, k, v))
+    if dropout_p or not floats or not known or not rows:
         return None
     return attention(q, k, v, attn_mask, is_causal, scale)
 
 
-FEWEST_QUERIES = 6  # that are worth a block of them
 KERNELS: dict[Any, Callable[..., Tensor | None]] = {
     F.linear: _linear,
     grouped.OPERATION: _grouped,

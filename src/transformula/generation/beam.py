@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +37,7 @@ from .decoding import USUAL_LENGTH
 from .settings import SearchSettings
 from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
 
+MAX_DONE = 0.125  # of the sentences that go on: so many that are done stay in large batches, for moving rows costs, too
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
 
@@ -233,42 +235,68 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
 class HeldRows:
     """Which rows of a decoding are of which sentences.
 
-    keep  rows of sentences that are done stay in small batches, until as many sentences are live as one of a few sizes
+    keep   rows of sentences that are done stay in small batches, until as many sentences are live as one of a few sizes
+    slots  which hypothesis of its sentence each row is
     """
 
     def __init__(self, batch: list[Sentence], keep: bool) -> None:
         self.sentences, self.keep = batch, keep
-        self.counts = [1] * len(batch)
+        self.slots = [[0] for _ in batch]
 
-    def live(self) -> tuple[list[Sentence], Tensor | None]:
-        """The sentences that go on, and which rows are theirs; None: all."""
-        live = [sentence for sentence in self.sentences if sentence.beam]
-        if len(live) == len(self.sentences):
+    def live(self) -> tuple[list[tuple[Sentence, list[int]]], Tensor | None]:
+        """The sentences that go on, with the slots of their rows, and which rows these are; None: all."""
+        pairs = list(zip(self.sentences, self.slots, strict=True))
+        live = [(sentence, slots) for sentence, slots in pairs if sentence.beam]
+        if len(live) == len(pairs):
             return live, None
-        rows: list[int] = []
-        first = 0
-        for sentence, count in zip(self.sentences, self.counts, strict=True):
-            rows += range(first, first + count) if sentence.beam else []
-            first += count
-        return live, torch.tensor(rows)
+        goes_on = [bool(sentence.beam) for sentence, slots in pairs for _ in slots]
+        return live, torch.tensor(goes_on).nonzero()[:, 0]
 
     def go_on(self, parents: Mapping[Sentence, Sequence[int]]) -> tuple[list[int], list[int]]:
-        """Let every sentence have the rows of its `parents` (of its own rows), if it goes on: of all rows those that
-        stand in the batch from now on, and the token that each reads."""
-        done = [sentence for sentence in self.sentences if not sentence.beam]
-        live = len(self.sentences) - len(done)
-        beams = sum(len(sentence.beam) for sentence in self.sentences)
-        spare = size_for(live) - live if self.keep and beams <= MOST_ROWS else 0
-        leave = set(done[spare:] if len(done) > spare else [])
-        rows, tokens, first, counts = [], [], 0, []
-        for sentence, count in zip(self.sentences, self.counts, strict=True):
-            own = parents[sentence] if sentence.beam else [] if sentence in leave else range(count)
+        """Let every sentence that goes on have rows of its `parents`, slots of its own: of all rows those that stand in
+        the batch from now on, and the token that each reads. A parent's row stays where it is for one of its children,
+        so that few rows are copied."""
+        firsts = [0, *accumulate(map(len, self.slots))]
+        rows: list[int] = []
+        tokens: list[int] = []
+        every: list[list[int]] = []
+        stay = self._staying()
+        for number in stay:
+            sentence, slots, first = self.sentences[number], self.slots[number], firsts[number]
+            own, now = list(range(len(slots))), slots
+            if sentence.beam:
+                row_of = {slot: row for row, slot in enumerate(slots)}
+                own, now = placed([row_of[parent] for parent in parents[sentence]])
+            tokens += [sentence.beam[slot][1][1] if sentence.beam else 0 for slot in now]
             rows += [first + row for row in own]
-            tokens += [text[1] for _, text in sentence.beam] or [0] * len(own)
-            counts += [len(own)] if own else []
-            first += count
-        self.sentences, self.counts = [s for s in self.sentences if s not in leave], counts
+            every.append(now)
+        self.sentences, self.slots = [self.sentences[number] for number in stay], every
         return rows, tokens
+
+    def _staying(self) -> list[int]:
+        """Which sentences stay in the batch. The last ones take the places of those that leave."""
+        done = [number for number, sentence in enumerate(self.sentences) if not sentence.beam]
+        live = len(self.sentences) - len(done)
+        small = self.keep and sum(len(sentence.beam) for sentence in self.sentences) <= MOST_ROWS
+        most = size_for(live) - live if small else int(MAX_DONE * live)
+        leave = {*done[most if small else 0 :]} if len(done) > most else set()
+        kept = [number for number in range(len(self.sentences)) if number not in leave]
+        return [number if number not in leave else kept.pop() for number in range(len(kept))]
+
+
+def placed(wanted: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The rows `wanted` in an order in which as many as can stay where they are, and which of them stands in each
+    place."""
+    places: list[int | None] = [None] * len(wanted)
+    others = []
+    for slot, row in enumerate(wanted):
+        if row < len(places) and places[row] is None:
+            places[row] = slot
+        else:
+            others.append(slot)
+    left = iter(others)
+    now = [next(left) if slot is None else slot for slot in places]
+    return [wanted[slot] for slot in now], now
 
 
 def size_for(count: int) -> int:
@@ -305,11 +333,11 @@ def search_batch(
             now, seen = [x[own] for x in now], None if written is None else written[own]
         candidates = continuations(now, live, settings, stops, seen)
         if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
-            raise not_finite(models, max(sentence.length for sentence in live))
-        parents = {s: s.go_on(of_one, ends, settings) for s, of_one in zip(live, candidates, strict=True)}
+            raise not_finite(models, max(sentence.length for sentence, _ in live))
+        parents = {s: s.go_on(of_one, ends, settings) for (s, _), of_one in zip(live, candidates, strict=True)}
         if not any(parents.values()):
             return
-        before = sum(held.counts)
+        before = sum(map(len, held.slots))
         rows, tokens = held.go_on(parents)
         chosen = torch.tensor(tokens, device=device)[:, None]
         if rows != list(range(before)):
@@ -322,15 +350,16 @@ def search_batch(
 
 
 def continuations(
-    logits: Sequence[Tensor], live: Sequence[Sentence], settings: SearchSettings, stops: Tensor, written: Tensor | None
-) -> list[list[tuple[float, int, int]]]:
-    """The best continuations (sum, slot, token) of each sentence that the settings allow: with them are the `beam` best
-    that do not end. A beam of 1 needs the best alone."""
+    logits: Sequence[Tensor], live: Sequence[tuple[Sentence, list[int]]], settings: SearchSettings, stops: Tensor,
+    written: Tensor | None,
+) -> list[list[tuple[float, int, int]]]:  # fmt: skip
+    """The best continuations (sum, slot, token) of each sentence, given with the slots of its rows, that the settings
+    allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone."""
     ranking, logs = log_probabilities(logits, settings.ensemble)
     device, ruled_out = ranking.device, float("-inf")
     if len(stops):
-        early = [s.length < settings.min_length for s in live for _ in s.beam]
-        late = [row for row, s in enumerate(s for s in live for _ in s.beam) if s.length == s.most]
+        early = [s.length < settings.min_length for s, slots in live for _ in slots]
+        late = [row for row, s in enumerate(s for s, slots in live for _ in slots) if s.length == s.most]
         if any(early):
             without = ranking.index_fill(1, stops, ruled_out)
             rows = torch.tensor(early, device=device)[:, None]
@@ -343,10 +372,10 @@ def continuations(
         assert settings.block_ngrams is not None
         blocked = repeated_ngrams(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
         ranking = ranking.masked_fill(blocked, ruled_out)
-    sums = torch.tensor([total for s in live for total, _ in s.beam], dtype=logs.dtype, device=device)
+    sums = torch.tensor([s.beam[slot][0] for s, slots in live for slot in slots], dtype=logs.dtype, device=device)
     places = None
     if settings.beam > 1:
-        numbers = [n * settings.beam + slot for n, s in enumerate(live) for slot in range(len(s.beam))]
+        numbers = [n * settings.beam + slot for n, (_, slots) in enumerate(live) for slot in slots]
         places = torch.tensor(numbers, device=device)
     more = len(stops) if settings.beam > 1 else 0
     arguments = (ranking, logs, sums, places, len(live), settings.beam, more)

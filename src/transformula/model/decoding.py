@@ -109,17 +109,31 @@ class Decoding:
         of_row = [self._sequences[row] for row in chosen]
         if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
             self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
-        self.batch = len(chosen)
+        before, self.batch = self.batch, len(chosen)
         sequences = self._share(of_row)
-        caches = [state for states in self.states for state in states if isinstance(state, Cache)]
-        for kept in dict.fromkeys(kept for cache in caches for kept in cache.kept()):  # each once
-            self._spare[kept] = kept.select(rows, self._longest, self._spare.get(kept))
+        self._select_caches(rows, chosen, before)
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if isinstance(states[place], CrossCache):
                     states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
                 elif not isinstance(states[place], Cache):
                     states[place] = module.reorder(states[place], rows)
+
+    def _select_caches(self, rows: Tensor, chosen: list[int], before: int) -> None:
+        """Keep these rows, `chosen` on the host, of `before` in all caches. Where none that is read is written, only
+        those are copied that change their place."""
+        caches = [state for states in self.states for state in states if isinstance(state, Cache)]
+        every = dict.fromkeys(kept for cache in caches for kept in cache.kept())  # each once
+        moved = [(place, row) for place, row in enumerate(chosen) if place != row]
+        places, whence = {place for place, _ in moved}, {row for _, row in moved}
+        flows = any(kept.tensor is not None and kept.tensor.requires_grad for kept in every)
+        if flows or len(chosen) > before or places & whence:
+            for kept in every:
+                self._spare[kept] = kept.select(rows, self._longest, self._spare.get(kept))
+            return
+        to, of = torch.tensor(moved, dtype=torch.long, device=rows.device).view(-1, 2).unbind(1)
+        for kept in every:
+            kept.put_rows(to, of, self._longest, len(chosen))
 
     def _share(self, of_row: list[int]) -> Tensor | None:
         """Note which sequence each row stands over, by their numbers so far; those that are kept, in their new order,

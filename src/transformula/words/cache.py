@@ -70,6 +70,14 @@ class Kept:
         torch.index_select(old[:, :, :used], 0, rows, out=self.tensor[:, :, :used])
         return old
 
+    def put_rows(self, places: Tensor, rows: Tensor, used: int, count: int) -> None:
+        """Put these rows, of `used` positions, in the places of others, none of which is among them, and keep the first
+        `count` rows."""
+        if self.tensor is not None:
+            part = self.tensor[:, :, :used]
+            part.index_copy_(0, places, part.index_select(0, rows))
+            self.tensor = self.tensor[:count]
+
     def append(self, new: Tensor, at: At) -> Tensor:
         """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
         a window that has more behind it, as `Replacing` says."""
