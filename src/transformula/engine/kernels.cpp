@@ -316,6 +316,46 @@ static void topk(const T& x, const T& values, const T& places, I k) {
   });
 }
 
+// Of a row of n numbers the k largest, the largest first, of equals those in front, and where they stand.
+static void largest(const F* x, I n, I k, F* values, I* places) {
+  for (I j = 0; j < k; j++) values[j] = -INFINITY, places[j] = 0;
+  constexpr I BLOCK = 4 * W;
+  for (I i = 0; i < n; i += BLOCK) {
+    I end = i + BLOCK < n ? i + BLOCK : n;
+    if (end == i + BLOCK) {  // most blocks have none of them
+      V a = load(x + i), b = load(x + i + W), c = load(x + i + 2 * W), d = load(x + i + 3 * W);
+      a = a > b ? a : b, c = c > d ? c : d, a = a > c ? a : c;
+      F most = a[0];
+      for (int j = 1; j < W; j++) most = a[j] > most ? a[j] : most;
+      if (!(most > values[k - 1])) continue;
+    }
+    for (I p = i; p < end; p++) {
+      if (!(x[p] > values[k - 1])) continue;
+      I j = k - 1;
+      for (; j > 0 && x[p] > values[j - 1]; j--) values[j] = values[j - 1], places[j] = places[j - 1];
+      values[j] = x[p], places[j] = p;
+    }
+  }
+}
+static F log_sum(const F* x, I n) {  // of e^x
+  V mosts = V{} - INFINITY, sums = {};
+  I i = 0;
+  for (; i + W <= n; i += W) {
+    V v = load(x + i);
+    mosts = v > mosts ? v : mosts;
+  }
+  F most = -INFINITY, total = 0;
+  for (int j = 0; j < W; j++) most = mosts[j] > most ? mosts[j] : most;
+  for (I p = i; p < n; p++) most = x[p] > most ? x[p] : most;
+  F part[4 * W];
+  for (i = 0; i + 4 * W <= n; i += 4 * W) {
+    for (int j = 0; j < 4 * W; j++) part[j] = expm_(x[i + j] - most);
+    sums += (load(part) + load(part + W)) + (load(part + 2 * W) + load(part + 3 * W));
+  }
+  for (; i < n; i++) total += expm_(x[i] - most);
+  return most + logf(sum(sums) + total);
+}
+
 static void iota(const T& o, I begin, I step) {
   const I* s[1] = {o.s};
   I at_row = 0;
@@ -1011,6 +1051,17 @@ void apply(I op, const F* x, F* y, I n) {
 // y = x of R rows of n numbers, normalized, times w and plus b where they are not 0
 void normalize(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, double eps) {
   norm(x, w, b, y, R, n, rms, (F)eps);
+}
+
+// Of R rows x of n numbers the k largest, in order: their places, and the numbers of y there less the logarithm of the
+// sum of e^y; rows lie ldx and ldy apart. -inf where x is.
+void best(const F* x, I ldx, const F* y, I ldy, I R, I n, I k, F* logs, I* places) {
+  for (I r = 0; r < R; r++, x += ldx, y += ldy, logs += k, places += k) {
+    largest(x, n, k, logs, places);
+    F whole = log_sum(y, n);
+    for (I j = 0; j < k; j++)
+      if (logs[j] > -INFINITY || whole != whole) logs[j] = y[places[j]] - whole;
+  }
 }
 
 // The tensors q, k, v, mask and o of attention, the kind of its mask, whether it is causal, its scale.

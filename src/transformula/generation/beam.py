@@ -18,7 +18,7 @@ kernels may make the steps, some stay unseen, so that batches have few sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -307,9 +307,10 @@ def size_for(count: int) -> int:
 
 def search_batch(
     models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int],
-    keep_done: bool = False,
+    kernels: bool = False,
 ) -> None:  # fmt: skip
-    """Search for the sentences of one batch: their `ended` is filled. keep_done: see `HeldRows`."""
+    """Search for the sentences of one batch: their `ended` is filled. `kernels`: whether these may make steps, so that
+    rows are held."""
     decodings, logits = read_prompts(models, batch, bool(ends))
     device = logits[0].device
     stops = torch.tensor(list(ends), dtype=torch.long, device=device)
@@ -325,13 +326,13 @@ def search_batch(
         longest = max(len(s.prefix) for s in batch)
         texts = [[-1] * (longest - len(s.prefix)) + s.prefix for s in batch]
         written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
-    held = HeldRows(batch, keep_done)
+    held = HeldRows(batch, kernels)
     while True:
         live, own = held.live()
         seen = written
         if own is not None:
             now, seen = [x[own] for x in now], None if written is None else written[own]
-        candidates = continuations(now, live, settings, stops, seen)
+        candidates = continuations(now, live, settings, stops, seen, kernels)
         if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
             raise not_finite(models, max(sentence.length for sentence, _ in live))
         parents = {s: s.go_on(of_one, ends, settings) for (s, _), of_one in zip(live, candidates, strict=True)}
@@ -351,11 +352,12 @@ def search_batch(
 
 def continuations(
     logits: Sequence[Tensor], live: Sequence[tuple[Sentence, list[int]]], settings: SearchSettings, stops: Tensor,
-    written: Tensor | None,
+    written: Tensor | None, kernels: bool = False,
 ) -> list[list[tuple[float, int, int]]]:  # fmt: skip
     """The best continuations (sum, slot, token) of each sentence, given with the slots of its rows, that the settings
     allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone."""
-    ranking, logs = log_probabilities(logits, settings.ensemble)
+    choose = chooser(logits) if kernels else None
+    ranking, logs = (logits[0], logits[0]) if choose else log_probabilities(logits, settings.ensemble)
     device, ruled_out = ranking.device, float("-inf")
     if len(stops):
         early = [s.length < settings.min_length for s, slots in live for _ in slots]
@@ -379,10 +381,25 @@ def continuations(
         places = torch.tensor(numbers, device=device)
     more = len(stops) if settings.beam > 1 else 0
     arguments = (ranking, logs, sums, places, len(live), settings.beam, more)
-    found, equals = to_host(*best_continuations(*arguments))
+    found, equals = to_host(*best_continuations(*arguments, choose=choose))
     if equals:  # rare: the places of equals at the border of a row are given by rule
         found, _ = to_host(*best_continuations(*arguments, exact=True))
     return found
+
+
+def chooser(logits: Sequence[Tensor]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]] | None:
+    """What finds the best tokens of each row by kernels; None where they do not."""
+    if len(logits) > 1 or logits[0].dtype != torch.float32:
+        return None
+    from ..engine.build import library
+    from ..engine.choosing import best_tokens
+    from ..engine.recording import NoProgram
+
+    try:
+        library()
+    except NoProgram:
+        return None
+    return lambda ranking, count: best_tokens(ranking, logits[0], count)
 
 
 def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:

@@ -7,7 +7,7 @@ sum first the one whose hypothesis ranked higher, then the one with the higher l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -111,6 +111,7 @@ def best_continuations(
     beam: int,
     stops: int = 0,
     exact: bool = False,
+    choose: Callable[[Tensor, int], tuple[Tensor, Tensor]] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The `beam` (1 + `stops`) best continuations of each sentence, best first: (sums, slots, tokens), each
     (sentences, <= beam (1 + stops)), and whether any row has equals at its border. However many of them are one of
@@ -119,13 +120,18 @@ def best_continuations(
     ranking, logs   (rows, vocab); a token that is ruled out ranks at -inf
     sums            (rows,), of the log probabilities so far
     places          (rows,), sentence * beam + slot of every row; None where each sentence has one row
+    choose          finds the best tokens of each row by `ranking`, exactly, and their log p, in place of `logs`
 
     A sum of -inf means that there is no such continuation.
     """
-    tokens, equals = best_tokens(ranking, beam + stops, exact)
+    if choose is None:
+        tokens, equals = best_tokens(ranking, beam + stops, exact)
+        added = logs.gather(1, tokens).masked_fill(ranking.gather(1, tokens) == float("-inf"), float("-inf"))
+    else:
+        tokens, added = choose(ranking, beam + stops)
+        equals = torch.zeros(len(tokens), dtype=torch.bool)
     # log p is at most 0, but for rounding: a sum never rises, which the end of the search relies on
-    added = logs.gather(1, tokens).clamp(max=0).masked_fill(ranking.gather(1, tokens) == float("-inf"), float("-inf"))
-    totals = sums[:, None] + added
+    totals = sums[:, None] + added.clamp(max=0)
     width = tokens.shape[1]
     if places is not None:
         empty = totals.new_full((sentences * beam, width), float("-inf"))
