@@ -6,7 +6,7 @@ against CTranslate2, a decoder in C++ for inference alone.
 
 The same weights (vaswani, random, but for the end's row, which is fitted so that texts end about where their sources
 do) and sentences, whose lengths are spread as in Multi30k; no text is longer than 40 tokens. Ours is
-`generation.search`, float32.
+`generation.search`, in float32 and with matrices of one byte.
 
 without a cache   the encoder is run once, but each step reads what was written whole, and sentences that are finished
                   stay in the batch until all are. Tokens are chosen by our code: what is measured is the model's work,
@@ -17,8 +17,9 @@ CTranslate2       in float32 and with int8 matrices, all sentences in one batch;
                   it; and it sums no end where a text is cut. So beams may differ; it is printed how many do, and
                   that our model writes the same by its rule
 
-Printed: sentences a second, medians over rounds that alternate in one process, ours as a multiple of each other, and
-how many texts are not ours.
+Printed: sentences a second, medians over rounds that alternate in one process, behind rounds in which ours makes its
+programs, ours as a multiple of each other, and how many texts are not ours. Since searches go on for longer or shorter
+by their rules, rows a second, too: hypotheses that a step of the model continues.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from ctranslate2_model import by_their_rule
@@ -48,6 +51,7 @@ from transformula.model.transformer import evaluating
 BEGIN, END, LONGEST = 1, 2, 40
 BEAMS = {"greedy": 1, "beam 5": 5}
 GOALS = {"greedy": 10, "beam 5": 9}
+WARM = 12  # searches, after which programs are made for all sizes of batches that come often
 """Times the decoder without a cache."""
 
 Texts = list[list[int]]
@@ -112,9 +116,10 @@ def without_cache(model: Transformer, sources: list[list[int]], settings: Search
         decoding.states = copy.deepcopy(empty)
         logits = model.step(written, decoding)[:, -1]
         live = [s for s in sentences if s.beam]
+        beams = [(s, list(range(len(s.beam)))) for s in live]
         rows = [n * beam + slot for n, s in enumerate(sentences) for slot in range(len(s.beam))]
         found = dict(
-            zip((s.number for s in live), continuations([logits[rows]], live, settings, stops, None), strict=True)
+            zip((s.number for s in live), continuations([logits[rows]], beams, settings, stops, None), strict=True)
         )
         order, chosen = [], []
         for n, sentence in enumerate(sentences):
@@ -124,6 +129,23 @@ def without_cache(model: Transformer, sources: list[list[int]], settings: Search
             chosen += tokens + [0] * (beam - len(kept))
         written = torch.cat((written[order], torch.tensor(chosen)[:, None]), 1)
     return [s.best(1)[0].tokens for s in sentences]
+
+
+def rows_read(run: Callable[[], object]) -> int:
+    """How many hypotheses the steps of a search continue."""
+    count, go_on = 0, Sentence.go_on
+
+    def counted(sentence: Sentence, *arguments: Any) -> list[int]:
+        nonlocal count
+        count += len(sentence.beam)
+        return go_on(sentence, *arguments)
+
+    Sentence.go_on = counted  # type: ignore[method-assign]
+    try:
+        run()
+    finally:
+        Sentence.go_on = go_on  # type: ignore[method-assign]
+    return count
 
 
 def with_ctranslate2(model: Transformer, sources: Texts, threads: int) -> dict[str, Callable[[SearchSettings], Texts]]:
@@ -170,20 +192,30 @@ def main() -> int:
     model, sources = model_of(given.depth, given.width, given.vocab), sources_of(given.sentences, given.vocab)
     fit_end(model, sources)
 
-    def ours(settings: SearchSettings) -> Texts:
+    def ours(settings: SearchSettings, **more: Any) -> Texts:
+        settings = settings.model_copy(update=more)
         found = search(model, [[BEGIN]] * len(sources), settings, end=END, inputs={"source": sources})
         return [of_one[0].tokens for of_one in found]
 
     def peer(settings: SearchSettings) -> Texts:
         return without_cache(evaluating(model), sources, settings)
 
-    decoders = {"ours": ours, "without a cache": peer, **with_ctranslate2(model, sources, given.threads)}
+    decoders = {
+        "ours": ours,
+        "ours, int8": partial(ours, weights="int8"),
+        "without a cache": peer,
+        **with_ctranslate2(model, sources, given.threads),
+    }
     measured: dict[str, dict[str, dict[str, float]]] = {}
     alike = True
     for name, beam in BEAMS.items():
         settings = SearchSettings(beam=beam, max_length=LONGEST, penalty="average", alpha=1.0)
         seconds: dict[str, list[float]] = {who: [] for who in decoders}
         texts: dict[str, Texts] = {}
+        read = rows_read(lambda: ours(settings, engine="torch"))  # noqa: B023
+        for _ in range(WARM):
+            ours(settings)
+            ours(settings, weights="int8")
         for _ in range(given.rounds):
             for who, decode in decoders.items():
                 started = time.perf_counter()
@@ -203,15 +235,20 @@ def main() -> int:
         print(f"{name}: {len(sizes)} texts of {min(sizes)} to {max(sizes)} tokens, {mean:.1f} on average")
         for who, found in measured[name].items():
             goal = f", goal {GOALS[name]}" if who == "without a cache" else ""
-            rate, times, unlike = found.values()
+            rate, times, unlike = list(found.values())[:3]
             print(
                 f"  {who:20} {rate:7.1f} sentences/s, ours is {times:.2f} times that{goal}; {unlike} texts unlike ours"
             )
         if "CTranslate2 float32" in texts:
-            theirs = [by_their_rule(model, source, beam, LONGEST, BEGIN, END) for source in sources]
+            pairs = [by_their_rule(model, source, beam, LONGEST, BEGIN, END) for source in sources]
+            theirs, by_theirs = [text for text, _ in pairs], sum(count for _, count in pairs)
             unlike = sum(a != b for a, b in zip(theirs, texts["CTranslate2 float32"], strict=True))
             measured[name]["CTranslate2 float32"]["texts unlike our model's by its rule"] = unlike
             print(f"  by the rule of CTranslate2's beam our model writes what it writes, but for {unlike} texts")
+            for who, found in measured[name].items():
+                rows = by_theirs if who.startswith("CTranslate2") else read
+                found["rows a second"] = found["sentences a second"] * rows / len(sources)
+                print(f"  {who:20} {found['rows a second']:7.0f} rows/s")
             alike = alike and not unlike
         alike = alike and not measured[name]["without a cache"]["texts unlike ours"]
     if given.keep:

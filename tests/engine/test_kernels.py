@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformula.engine import build
+from transformula.engine.choosing import best_tokens
 from transformula.engine.packing import GROUP, Packing, pack, rounded
 from transformula.engine.program import StepProgram
 from transformula.engine.reading import product, read_by
@@ -275,3 +276,28 @@ def test_most_of_these_have_kernels() -> None:
         if StepProgram([recorded(made, past) for past in PASTS], PASTS[0], PASTS[-1]).code.callbacks
     }  # fmt: skip
     assert by_torch <= {"scaled sum", "by PyTorch"}
+
+
+@pytest.mark.parametrize("vocab", [3, 6, 64, 700, 5011])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_the_best_tokens_are_those_of_a_stable_sort(vocab: int, count: int) -> None:
+    """Of whole numbers, so that many are equal, with some that are ruled out; logits lie in a wider table."""
+    logits = (3 * numbers(20, vocab + 5, seed=vocab)).round()[:, :vocab]
+    ranking = logits.clone()
+    ranking[1, vocab // 2 :] = -math.inf
+    ranking[2] = -math.inf
+    tokens, logs = best_tokens(ranking, logits, count)
+    expected = ranking.sort(dim=-1, descending=True, stable=True).indices[:, :count]
+    ruled_out = ranking.gather(1, expected).isinf()
+    assert torch.equal(tokens[~ruled_out], expected[~ruled_out]) and ruled_out[2].all()
+    wanted = logits.log_softmax(-1).gather(1, expected).masked_fill(ruled_out, -math.inf)
+    torch.testing.assert_close(logs, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_log_probabilities_of_logits_that_are_not_finite_are_no_numbers(number: float) -> None:
+    for place in (0, 130, 198):
+        logits = numbers(3, 199)
+        logits[1, place] = number
+        _, logs = best_tokens(logits, logits, 4)
+        assert logs[1].isnan().any() and logs[[0, 2]].isfinite().all()
