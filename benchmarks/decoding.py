@@ -124,7 +124,7 @@ def of_gallery(rounds: int) -> tuple[dict[str, float], list[str]]:
         text = gallery.load(name)
         numbers: dict[str, Any] = {key: value for key, value in GALLERY.items() if key in text.numbers or key in FREE}
         try:
-            model: Any = Model(name, **numbers, vocab=8192).module
+            model: Any = Model(name, **{**numbers, "vocab": 8192}).module
         except Exception as error:  # sizes that do not fit this wiring
             print(f"{name}: left out ({str(error)[:80]})")
             continue

@@ -543,7 +543,7 @@ struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, ro
 };
 #if TILES
 // Tiles of 16 rows of 64 bytes: four tiles of sums, of 32 rows of x with 32 rows of a panel, at a time.
-constexpr I TILE = 16, FEWEST = 16;  // rows of x from which tiles are faster
+constexpr I TILE = 16, FEWEST = 4;  // rows of x from which tiles are faster
 static bool have_tiles() {  // the system must be asked once
   static const bool granted = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
   return granted;
@@ -553,8 +553,8 @@ struct alignas(64) Tiles {
   uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-// What tiles have summed, of 32 rows of x from `m` on with 32 rows of a panel from `n` on and group `g`: made numbers, and
-// added to those of the groups before in t, or with the last group to what y gets.
+// What tiles have summed, of up to 32 rows of x from `m` on with 32 rows of a panel from `n` on and group `g`: made
+// numbers, and added to those of the groups before in t, or with the last group to what y gets.
 struct Block {
   I n, m, g;
 };
@@ -584,16 +584,20 @@ static void by_tiles(
   alignas(64) int32_t sums[2][4 * TILE * TILE];
   alignas(64) F t[2 * TILE * 2 * TILE];
   auto most = [](I left) { return left < 2 * TILE ? left : 2 * TILE; };
-  auto take = [&](const Block& at, const int32_t* made) {
+  const bool flat = M <= TILE;  // then 64 rows of a panel at a time, so that its bytes are read one after the other
+  auto take = [&](Block at, const int32_t* made) {
     auto f = at.g ? (at.g + 1 < groups ? take_block<false, false> : take_block<false, true>)
                   : (groups > 1 ? take_block<true, false> : take_block<true, true>);
     f(made, at, steps, w, b, y, ldy, most(M - at.m), most(N - at.n), groups, whole, t);
+    at.n += 2 * TILE;
+    if (flat && at.n < N)
+      f(made + 2 * TILE * TILE, at, steps, w, b, y, ldy, M, most(N - at.n), groups, whole, t + 2 * TILE * TILE);
   };
   const Tiles tiles;
   _tile_loadconfig(&tiles);
   Block before{-1, 0, 0};  // is taken while tiles make the next
   I turn = 0;
-  for (I n = 0; n < N; n += 2 * TILE) {
+  for (I n = 0; n < N; n += flat ? PANEL : 2 * TILE) {
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
     for (I m = 0; m < M; m += 2 * TILE) {
       bool both = M - m > TILE;
@@ -610,10 +614,16 @@ static void by_tiles(
           _tile_loadd(7, panel + k * PANEL + 4 * TILE, 4 * PANEL);
           _tile_dpbusd(0, 4, 6);
           _tile_dpbusd(1, 4, 7);
-          if (!both) continue;
-          _tile_loadd(5, x + TILE * padded, padded);
-          _tile_dpbusd(2, 5, 6);
-          _tile_dpbusd(3, 5, 7);
+          if (both) {
+            _tile_loadd(5, x + TILE * padded, padded);
+            _tile_dpbusd(2, 5, 6);
+            _tile_dpbusd(3, 5, 7);
+          } else if (flat) {
+            _tile_loadd(6, panel + k * PANEL + 8 * TILE, 4 * PANEL);
+            _tile_loadd(7, panel + k * PANEL + 12 * TILE, 4 * PANEL);
+            _tile_dpbusd(2, 4, 6);
+            _tile_dpbusd(3, 4, 7);
+          }
         }
         int32_t* to = sums[turn];
         _tile_stored(0, to, 4 * TILE);
