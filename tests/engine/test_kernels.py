@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from transformula.engine import build
 from transformula.engine.choosing import best_tokens
-from transformula.engine.packing import GROUP, Packing, pack, rounded
+from transformula.engine.packing import GROUP, Packed, Packing, pack
 from transformula.engine.program import StepProgram
 from transformula.engine.reading import product, read_by
 from transformula.engine.recording import Recording, StepRecorder
@@ -227,6 +227,13 @@ def test_products_of_bytes_with_chosen_matrices(shape: tuple[int, int, int, int]
                 torch.testing.assert_close(y[row, place], expected, rtol=1e-5, atol=1e-5)
 
 
+def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """(N, K) as whole numbers, and the scales (N,) with which its rows are multiplied: w is about q * scale."""
+    scales = matrix.abs().amax(1) / 127
+    steps = torch.where(scales > 0, scales, 1.0)
+    return (matrix / steps[:, None]).round().clamp(-127, 127).to(torch.int8), scales
+
+
 def check_bytes(rows: int, outputs: int, inputs: int) -> None:
     """A product with both sides rounded to bytes: each row of the matrix, and each group of 256 numbers of x, by its
     largest number."""
@@ -234,6 +241,7 @@ def check_bytes(rows: int, outputs: int, inputs: int) -> None:
     x[0, : inputs // 2] = 0
     matrix[-1] = 0
     whole, scales = rounded(matrix)
+    check_packed(pack(matrix), whole, scales)
     assert whole.abs().max() == 127 and not whole[-1].any()
     torch.testing.assert_close(whole * scales[:, None], matrix, atol=float(matrix.abs().max()) / 250, rtol=0)
     expected = torch.zeros(rows, outputs, dtype=torch.float64)
@@ -246,6 +254,16 @@ def check_bytes(rows: int, outputs: int, inputs: int) -> None:
     plain = product(x[None], pack(matrix), None, outputs)
     assert plain.shape == (1, rows, outputs)
     torch.testing.assert_close(plain[0] + bias, expected.float(), rtol=1e-4, atol=1e-4)
+
+
+def check_packed(packed: Packed, whole: Tensor, scales: Tensor) -> None:
+    """Panels of 64 rows, four numbers of each in turn, and sums of groups; zeros where there is no more."""
+    (rows, columns), groups = whole.shape, packed.offsets.shape[0]
+    flat = packed.panels.transpose(1, 2).flatten(2).flatten(0, 1)
+    assert torch.equal(flat[:rows, :columns], whole) and not flat[rows:].any() and not flat[:, columns:].any()
+    assert torch.equal(packed.scales[:rows], scales)
+    sums = F.pad(whole, (0, GROUP * groups - columns)).view(rows, groups, GROUP).sum(-1, dtype=torch.int32)
+    assert torch.equal(packed.offsets.T[:rows], 128 * sums)
 
 
 def check_program(made: Made) -> None:

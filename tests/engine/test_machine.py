@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from tests.engine.test_kernels import rounded
 from tests.invariants.harness import CAUSAL, built, every_day, fixed_inputs, fresh, inputs
 from transformula import Model
 from transformula.engine import build as kernels
 from transformula.engine import machine as machines
 from transformula.engine import quicken
-from transformula.engine.packing import GROUP, Packing, rounded
+from transformula.engine.packing import GROUP, Packing
 from transformula.engine.recording import NoProgram
 from transformula.errors import InputError
 from transformula.generation.beam import search

@@ -471,27 +471,32 @@ static inline VI dot4(VI s, const int8_t* w, int32_t x) {
 #endif
 static inline V as_floats(VI v) { return __builtin_convertvector(v, V); }
 
+// The largest of the sizes of n numbers; `wrong` is NaN where one is not finite, so that no product hides it, else 0.
+static F most_of(const F* x, I n, F& wrong) {
+  V mosts = {}, wrongs = {};
+  I k = 0;
+  for (; k + W <= n; k += W) {
+    V v = load(x + k);
+    wrongs += v - v;  // g++ takes v * 0 for 0
+    VI size = (VI)v & 0x7fffffff, larger = (V)size > mosts;
+    mosts = (V)((size & larger) | ((VI)mosts & ~larger));
+  }
+  F most = 0;
+  wrong = sum(wrongs);
+  for (int i = 0; i < W; i++) most = mosts[i] > most ? mosts[i] : most;
+  for (; k < n; k++) {
+    most = fabsf(x[k]) > most ? fabsf(x[k]) : most;
+    wrong += x[k] - x[k];
+  }
+  return most;
+}
 // Rows of x as bytes, each in `padded`, and a scale for each group.
 static void to_bytes(const F* x, I ldx, I M, I K, I padded, uint8_t* q, F* scales) {
   for (I m = 0; m < M; m++)
     for (I g = 0; g < padded; g += GROUP) {
       const F* row = x + m * ldx + g;
       I n = K - g < GROUP ? K - g : GROUP;
-      V mosts = {}, wrongs = {};  // wrong: NaN where a number is not finite, so that the product is not either
-      I whole = n / W * W;
-      for (I k = 0; k < whole; k += W) {
-        V v = load(row + k);
-        wrongs += v - v;  // g++ takes v * 0 for 0
-        VI size = (VI)v & 0x7fffffff, larger = (V)size > mosts;
-        mosts = (V)((size & larger) | ((VI)mosts & ~larger));
-      }
-      F most = 0, wrong = sum(wrongs);
-      for (int i = 0; i < W; i++) most = mosts[i] > most ? mosts[i] : most;
-      for (I k = whole; k < n; k++) {
-        most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
-        wrong += row[k] * 0;
-      }
-      F step = most > 0 ? 127 / most : 0;
+      F wrong, most = most_of(row, n, wrong), step = most > 0 ? 127 / most : 0;
       *scales++ = most / 127 + wrong;
       uint8_t* to = q + m * padded + g;
       I k = 0;
@@ -534,6 +539,27 @@ static inline void part_of_panel(
         F* to = t + r * PART + p * W;
         store(to, g ? load(to) + s : s);
       }
+  }
+}
+// A matrix w (N, K) as bytes, as `Packed` says: the largest number of each row becomes 127.
+static void pack_rows(const F* w, I N, I K, int8_t* panels, F* scales, int32_t* offsets) {
+  I padded = (K + 3) / 4 * 4, whole = (N + PANEL - 1) / PANEL * PANEL;
+  std::vector<int8_t> bytes(padded, 0);
+  for (I n = 0; n < N; n++, w += K) {
+    F wrong, scale = most_of(w, K, wrong) / 127, step = scale > 0 ? scale : 1;
+    scales[n] = scale + wrong;
+    for (I i = 0; i < K; i++) {
+      F q = __builtin_rintf(w[i] / step);
+      q = q > 127 ? 127 : q;
+      bytes[i] = (int8_t)(int32_t)(q < -127 ? -127 : q);
+    }
+    int8_t* to = panels + n / PANEL * PANEL * padded + n % PANEL * 4;
+    for (I i = 0; i < padded; i += 4) memcpy(to + i * PANEL, &bytes[i], 4);
+    for (I g = 0; g * GROUP < padded; g++) {
+      int32_t total = 0;
+      for (I i = g * GROUP, end = i + GROUP < padded ? i + GROUP : padded; i < end; i++) total += bytes[i];
+      offsets[g * whole + n] = 128 * total;
+    }
   }
 }
 struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, rows)
@@ -1042,6 +1068,11 @@ void grouped(const I* a) {
     product(e, seen.data(), made.data(), M);
     for (I m = 0; m < M; m++) memcpy(y + places[m] * N, &made[m * N], 4 * N);
   }
+}
+
+// A matrix w (N, K) as bytes; what rows of its panels there are more are left as they are
+void pack(const F* w, I N, I K, int8_t* panels, F* scales, int32_t* offsets) {
+  pack_rows(w, N, K, panels, scales, offsets);
 }
 
 // y (M, N) = x (M, K) times the transpose of a matrix of bytes, plus b

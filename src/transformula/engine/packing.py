@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from .build import library
 from .kinds import FLOAT32, INT8
 
 PANEL, GROUP = 64, 256  # rows of a panel, and numbers of a group; as in kernels.cpp
@@ -26,23 +27,20 @@ class Packed(NamedTuple):
     offsets: Tensor
 
 
-def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """(N, K) as int8, and the scales (N,), in float32, with which its rows are multiplied: w is about q * scale."""
-    largest = matrix.abs().amax(1).float()
-    scales = largest / 127
-    # a row of zeros has the scale 0
-    steps = torch.where(scales > 0, scales, torch.ones_like(scales))
-    return (matrix / steps[:, None]).round().clamp(-127, 127).to(torch.int8), scales
-
-
 def pack(matrix: Tensor) -> Packed:
-    numbers, scales = rounded(matrix)
-    rows, columns = numbers.shape
-    filled = F.pad(numbers, (0, -columns % 4, 0, -rows % PANEL))
-    panels = filled.view(-1, PANEL, filled.shape[1] // 4, 4).transpose(1, 2).contiguous()
-    groups = F.pad(filled, (0, -filled.shape[1] % GROUP)).view(len(filled), -1, GROUP)
-    offsets = 128 * groups.sum(-1, dtype=torch.int32).T
-    return Packed(panels, F.pad(scales, (0, -rows % PANEL)), offsets.contiguous())
+    """A matrix (N, K), float32: w is about q * scale, q = round(w / scale), where scale is max |w| / 127 of a row."""
+    matrix = matrix.contiguous()
+    (rows, columns), padded = matrix.shape, -(-matrix.shape[1] // 4) * 4
+    panels = -(-rows // PANEL)
+    packed = Packed(
+        torch.zeros(panels, padded // 4, PANEL, 4, dtype=torch.int8),
+        torch.zeros(panels * PANEL),
+        torch.zeros(-(-padded // GROUP), panels * PANEL, dtype=torch.int32),
+    )
+    pointers = (ctypes.c_void_p(each.data_ptr()) for each in (matrix, *packed))
+    first, *others = pointers
+    library().pack(first, ctypes.c_int64(rows), ctypes.c_int64(columns), *others)
+    return packed
 
 
 class Packing:
