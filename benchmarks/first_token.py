@@ -25,7 +25,7 @@ from figures import keep  # noqa: E402
 
 ENGINES = {"PyTorch": ("torch", "float32"), "kernels": ("auto", "float32"), "kernels, int8": ("auto", "int8")}
 FORMULA = "x = x + attention(norm(x), rotary=10000); x = x + mlp(norm(x))"
-SIZES = {"depth": 7, "width": 512, "heads": 8, "vocab": 8192, "context": 512}
+SIZES: dict[str, Any] = {"depth": 7, "width": 512, "heads": 8, "vocab": 8192, "context": 512}
 NEW, SHOWN = 100, (1, 2, 100)
 MOST_SECONDS = 0.35
 
@@ -40,7 +40,7 @@ def write(engine: str, weights: str) -> list[float]:
 
     torch.set_num_threads(1)
     library(wait=True)
-    model = Model(FORMULA, **SIZES).module
+    model: Any = Model(FORMULA, **SIZES).module
     times: list[float] = []
     begun = time.perf_counter()
     generate(

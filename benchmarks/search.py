@@ -43,7 +43,8 @@ from torch import Tensor
 
 from transformula import gallery, words
 from transformula.generation import SearchSettings, search
-from transformula.generation.beam import Sentence, checked_sentences, continuations, given_at_start
+from transformula.generation.beam import checked_sentences, continuations, given_at_start
+from transformula.generation.sentences import Sentence
 from transformula.language.check import check
 from transformula.model import Transformer, build
 from transformula.model.transformer import evaluating
@@ -140,7 +141,7 @@ def rows_read(run: Callable[[], object]) -> int:
         count += len(sentence.beam)
         return go_on(sentence, *arguments)
 
-    Sentence.go_on = counted  # type: ignore[method-assign]
+    Sentence.go_on = counted  # type: ignore[assignment,method-assign]
     try:
         run()
     finally:
@@ -252,11 +253,11 @@ def main() -> int:
             alike = alike and not unlike
         alike = alike and not measured[name]["without a cache"]["texts unlike ours"]
     if given.keep:
-        shown = ["| sentences/s | " + " | ".join(decoders) + " |", "| --- |" + " --- |" * len(decoders)]
-        shown += [
-            f"| {name} | " + " | ".join(f"{found['sentences a second']:.1f}" for found in of_one.values()) + " |"
-            for name, of_one in measured.items()
-        ]
+        shown = [f"| | {' | '.join(decoders)} |", "| --- |" + " ---: |" * len(decoders)]
+        for name, of_one in measured.items():
+            for what in ("sentences a second", "rows a second"):
+                numbers = (f"{found[what]:,.0f}" if what in found else "" for found in of_one.values())
+                shown.append(f"| {name}, {what} | {' | '.join(numbers)} |")
         keep("search", {"settings": vars(given), "measured": measured}, shown)
     return 0 if alike else 1
 

@@ -73,6 +73,10 @@ FUNCTIONS: dict[str, Any] = {
     "norm of two dimensions": lambda x, w: F.layer_norm(x, (5, 24)),
     "gelu, exact": lambda x, w: F.gelu(x),
     "attention with dropout of 0": lambda x, w: F.scaled_dot_product_attention(x, x, x, dropout_p=0.0),
+    "by names": lambda x, w: F.gelu(input=F.layer_norm(input=x, normalized_shape=(24,)), approximate="tanh"),
+    "linear, by names": lambda x, w: F.linear(x, weight=numbers(7, 24), bias=numbers(7)),
+    "attention by names": lambda x, w: F.scaled_dot_product_attention(query=x, key=x, value=x, attn_mask=x @ x.mT),
+    "attention of names": lambda x, w: F.scaled_dot_product_attention(x, key=x, value=x, attn_mask=x @ x.mT),
     "attention of single rows": lambda x, w: F.scaled_dot_product_attention(x[0], x[0], x[0], is_causal=True),
 }
 

@@ -12,11 +12,19 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from torch import Tensor
+
 from .kinds import COMPILING
 from .objects import FLAGS, SOURCE, carried
 from .recording import NoProgram
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+TYPES = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "d": ctypes.c_double}
+SIGNATURES = {
+    "pack": "pnnppp", "multiply": "ppppppnnn", "grouped": "p", "apply": "nppn", "normalize": "ppppnnnd",
+    "attend_to": "pnnd", "best": "pnpnnnnpp",
+}  # fmt: skip
+"""What the functions of the kernels are given, in order: a pointer, a whole number, a real one."""
 
 
 def cache_folder() -> Path:
@@ -66,6 +74,8 @@ class Kernels:
             found = ctypes.CDLL(str(ready))
         for name in ("unary_names", "binary_names"):
             getattr(found, name).restype = ctypes.c_char_p
+        for name, kinds in SIGNATURES.items():
+            getattr(found, name).argtypes = [TYPES[kind] for kind in kinds]
         self.loaded = found
         return found
 
@@ -96,6 +106,11 @@ def library(wait: bool = False) -> ctypes.CDLL:
         return KERNELS.library(wait)
     except OSError as error:
         raise NoProgram(f"its kernels cannot be kept or loaded ({error})") from error
+
+
+def address(tensor: Tensor | None) -> int:
+    """Where a tensor's numbers begin; 0 for none."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def native() -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
@@ -20,7 +18,6 @@ def best_tokens(ranking: Tensor, logits: Tensor, count: int) -> tuple[Tensor, Te
     ranking, logits = (x if x.stride(1) == 1 else x.contiguous() for x in (ranking, logits))
     count = min(count, vocab)
     logs, tokens = logits.new_empty(rows, count), torch.empty(rows, count, dtype=torch.long)
-    pointers = [ctypes.c_void_p(x.data_ptr()) for x in (ranking, logits, logs, tokens)]
-    numbers = [ctypes.c_int64(n) for n in (ranking.stride(0), logits.stride(0), rows, vocab, count)]
-    library().best(pointers[0], numbers[0], pointers[1], *numbers[1:], *pointers[2:])
+    read = ranking.data_ptr(), ranking.stride(0), logits.data_ptr(), logits.stride(0)
+    library().best(*read, rows, vocab, count, logs.data_ptr(), tokens.data_ptr())
     return tokens, logs

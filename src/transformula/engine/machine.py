@@ -24,6 +24,8 @@ from .packing import Packing
 from .program import StepProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
 
+MAX_ASKED = 1000  # sizes that are remembered without a program
+FEWEST_RECORDED = 3  # steps of which a program can be made
 MAX_FAILURES = 3  # in a row, after which no program is looked for
 ROOMS = ((512, 64), (4096, 512), (LARGEST, 4096))  # up to so many positions, in steps of so many
 TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
@@ -120,9 +122,12 @@ class Machine:
         self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
     ) -> StepProgram:
         """A new program from this past on. Raises NoProgram."""
+        if len(self.asked) > MAX_ASKED:
+            self.asked.clear()
         self.asked[key] += 1
-        expected = self.asked[key] + (0 if self.brief else decoding.capacity - decoding.longest)
-        if expected < FEWEST_STEPS and not self.must:
+        left = decoding.capacity - decoding.longest
+        expected = self.asked[key] + (0 if self.brief else left)
+        if (expected < FEWEST_STEPS or left < FEWEST_RECORDED) and not self.must:
             raise NoProgram(FEW)
         failures = self.failures.setdefault(key, [])
         if len(failures) >= MAX_FAILURES:
@@ -277,9 +282,13 @@ _LOCK = threading.Lock()
 
 def identity_of(model: nn.Module) -> Key:
     """What changes when weights or modules do."""
-    tensors = (*model.parameters(), *model.buffers())
-    versions = ((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
-    return (type(model), *map(id, model.modules()), *versions)
+    key: list[Any] = [type(model)]
+    for module in model.modules():  # in one pass, since each text asks
+        key.append(id(module))
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                key.append((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version))
+    return tuple(key)
 
 
 def take_machine(model: nn.Module, weights: str, must: bool = False, brief: bool = False) -> Machine:

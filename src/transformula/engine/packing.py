@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .build import library
+from .build import address, library
 from .kinds import FLOAT32, INT8
 
 PANEL, GROUP = 64, 256  # rows of a panel, and numbers of a group; as in kernels.cpp
@@ -37,9 +36,7 @@ def pack(matrix: Tensor) -> Packed:
         torch.zeros(panels * PANEL),
         torch.zeros(-(-padded // GROUP), panels * PANEL, dtype=torch.int32),
     )
-    pointers = (ctypes.c_void_p(each.data_ptr()) for each in (matrix, *packed))
-    first, *others = pointers
-    library().pack(first, ctypes.c_int64(rows), ctypes.c_int64(columns), *others)
+    library().pack(matrix.data_ptr(), rows, columns, *map(address, packed))
     return packed
 
 

@@ -147,7 +147,13 @@ def missing(here: bool) -> str:
 
 def runs_here(model: nn.Module) -> bool:
     """Whether programs can stand for a model's code: float32 on a CPU, and nobody watches its modules."""
-    tensors = [tensor for tensor in model.parameters() if tensor.is_floating_point()]
-    watched = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    here = bool(tensors) and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-    return here and not watched and not torch.is_autocast_enabled("cpu")
+    floats = 0
+    for module in model.modules():  # in one pass, since each text asks
+        if module._forward_hooks or module._forward_pre_hooks:
+            return False
+        for tensor in module._parameters.values():
+            if tensor is not None and tensor.is_floating_point():
+                if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+                    return False
+                floats += 1
+    return floats > 0 and not torch.is_autocast_enabled("cpu")

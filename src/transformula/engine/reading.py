@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..words import grouped
-from .build import library, numbers_of
+from .build import address, library, numbers_of
 from .kinds import FEWEST_READ, FLOAT32
 from .packing import Packed, Packing
 from .recording import NoProgram
@@ -27,10 +27,9 @@ from .recording import NoProgram
 def product(x: Tensor, packed: Packed, bias: Tensor | None, rows: int) -> Tensor:
     """x (..., K) times the transpose of a packed matrix (rows, K), plus a bias (rows,)."""
     flat = x.reshape(-1, x.shape[-1]).contiguous()
-    y = flat.new_empty(len(flat), rows)
-    tensors = (flat, *packed, bias, y)
-    pointers = (ctypes.c_void_p(0 if each is None else each.data_ptr()) for each in tensors)
-    library().multiply(*pointers, *map(ctypes.c_int64, (len(flat), rows, flat.shape[1])))
+    count, columns = flat.shape
+    y = flat.new_empty(count, rows)
+    library().multiply(*map(address, (flat, *packed, bias, y)), count, rows, columns)
     return y.view(*x.shape[:-1], rows)
 
 
@@ -40,7 +39,7 @@ def grouped_product(x: Tensor, packed: Packed, bias: Tensor | None, chosen: Tens
         x = x.contiguous()
     y, n = x.new_empty(*chosen.shape, size), len(packed.scales)
     b = None if bias is None else bias.contiguous()
-    places = [0 if each is None else each.data_ptr() for each in (x, chosen, *packed, b, y)]
+    places = [*map(address, (x, chosen, *packed, b, y))]
     words = [places[0], *x.stride()[:2], places[1], *chosen.stride(), *places[2:5], n, *places[5:], *chosen.shape]
     library().grouped((ctypes.c_int64 * 16)(*words, size, x.shape[-1]))
     return y
@@ -50,8 +49,7 @@ def function(name: str, x: Tensor) -> Tensor:
     """A function of one number, for each number of x (...)."""
     x = x.contiguous()
     y = torch.empty_like(x)
-    places = (ctypes.c_void_p(each.data_ptr()) for each in (x, y))
-    library().apply(ctypes.c_int64(numbers_of("unary")[name]), *places, ctypes.c_int64(x.numel()))
+    library().apply(numbers_of("unary")[name], x.data_ptr(), y.data_ptr(), x.numel())
     return y
 
 
@@ -69,8 +67,7 @@ def attention(
     for each in (q, k, v, seen, y):
         words += (each.data_ptr(), 2 * (each.dtype == torch.bool), 1, *each.shape, 0, *each.stride())
     scale = 1 / math.sqrt(size) if scale is None else scale
-    kinds = map(ctypes.c_int64, (kind, causal))
-    library().attend_to((ctypes.c_int64 * len(words))(*words), *kinds, ctypes.c_double(scale))
+    library().attend_to((ctypes.c_int64 * len(words))(*words), kind, causal, scale)
     return y
 
 
@@ -79,10 +76,8 @@ def norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rms:
     (n,)."""
     x = x.contiguous()
     y = torch.empty_like(x)
-    tensors = (x, weight, bias, y)
-    pointers = (ctypes.c_void_p(0 if each is None else each.data_ptr()) for each in tensors)
-    numbers = (x.numel() // x.shape[-1], x.shape[-1], rms)
-    library().normalize(*pointers, *map(ctypes.c_int64, numbers), ctypes.c_double(eps))
+    size = x.shape[-1]
+    library().normalize(*map(address, (x, weight, bias, y)), x.numel() // size, size, rms, eps)
     return y
 
 
@@ -115,8 +110,8 @@ class ByKernels(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
-        kernel = KERNELS.get(func)
-        if kernel is not None and not torch.is_grad_enabled() and of_kernels(args[0]):
+        kernel = BY_KERNELS.get(func)
+        if kernel is not None and args and not torch.is_grad_enabled() and of_kernels(args[0]):
             y = kernel(self.packing, *args, **named)
             if y is not None:
                 return y
@@ -127,9 +122,12 @@ def of_kernels(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu"
 
 
-def _linear(packing: Packing, x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor | None:
-    packed = packing.of(matrix)
-    return None if packed is None else product(x, packed, bias, len(matrix))
+# Each has the names of PyTorch's own parameters, and returns None for what it leaves to PyTorch.
+
+
+def _linear(packing: Packing, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    packed = packing.of(weight)
+    return None if packed is None else product(input, packed, bias, weight.shape[0])
 
 
 def _grouped(
@@ -139,38 +137,40 @@ def _grouped(
     return None if packed is None else grouped_product(x, packed, biases, chosen, matrices.shape[1])
 
 
-def _gelu(packing: Packing, x: Tensor, approximate: str = "none") -> Tensor | None:
-    return function("gelu_tanh", x) if approximate == "tanh" else None
+def _gelu(packing: Packing, input: Tensor, approximate: str = "none") -> Tensor | None:
+    return function("gelu_tanh", input) if approximate == "tanh" else None
 
 
 def _layer_norm(
-    packing: Packing, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5,
+    packing: Packing, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5,
 ) -> Tensor | None:  # fmt: skip
-    plain = len(shape) == 1 and all(each is None or each.is_contiguous() for each in (weight, bias))
-    return norm(x, weight, bias, eps, rms=False) if plain else None
+    plain = len(normalized_shape) == 1 and all(each is None or each.is_contiguous() for each in (weight, bias))
+    return norm(input, weight, bias, eps, rms=False) if plain else None
 
 
 def _rms_norm(
-    packing: Packing, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor | None:
-    plain = len(shape) == 1 and (weight is None or weight.is_contiguous())
-    return norm(x, weight, None, torch.finfo(x.dtype).eps if eps is None else eps, rms=True) if plain else None
+    packing: Packing, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor | None:  # fmt: skip
+    if len(normalized_shape) > 1 or not (weight is None or weight.is_contiguous()):
+        return None
+    return norm(input, weight, None, torch.finfo(input.dtype).eps if eps is None else eps, rms=True)
 
 
 def _attention(
-    packing: Packing, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    packing: Packing, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor | None:  # fmt: skip
-    floats = all(of_kernels(x) and x.dim() == 4 and len(x) == len(q) for x in (q, k, v))
+    streams = (query, key, value)
+    floats = all(of_kernels(x) and x.dim() == 4 and x.shape[0] == query.shape[0] for x in streams)
     known = attn_mask is None or attn_mask.dtype in (torch.bool, torch.float32)
-    rows = all(x.stride(-1) == 1 for x in (q, k, v))
-    if dropout_p or not floats or not known or not rows:
+    if dropout_p or not floats or not known or any(x.stride(-1) != 1 for x in streams):
         return None
-    return attention(q, k, v, attn_mask, is_causal, scale)
+    return attention(query, key, value, attn_mask, is_causal, scale)
 
 
-KERNELS: dict[Any, Callable[..., Tensor | None]] = {
+BY_KERNELS: dict[Any, Callable[..., Tensor | None]] = {
     F.linear: _linear,
     grouped.OPERATION: _grouped,
     F.gelu: _gelu,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ..registry import lazy
 
 if TYPE_CHECKING:
-    from .beam import Hypothesis as Hypothesis
     from .beam import search as search
     from .decoding import generate as generate
+    from .sentences import Hypothesis as Hypothesis
     from .settings import SamplingSettings as SamplingSettings
     from .settings import SearchSettings as SearchSettings
     from .stream import StoppingStream as StoppingStream
@@ -18,6 +18,6 @@ __all__ = ["Hypothesis", "SamplingSettings", "SearchSettings", "StoppingStream",
 
 __getattr__ = lazy(
     __name__,
-    {"Hypothesis": "beam", "StoppingStream": "stream", "generate": "decoding", "search": "beam"}
+    {"Hypothesis": "sentences", "StoppingStream": "stream", "generate": "decoding", "search": "beam"}
     | dict.fromkeys(("SamplingSettings", "SearchSettings"), "settings"),
 )

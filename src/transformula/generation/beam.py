@@ -20,95 +20,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..engine import quicken
-from ..engine.kinds import AUTO, MOST_ROWS
+from ..engine.kinds import AUTO
 from ..errors import InputError
-from ..model.transformer import evaluating
+from ..model.transformer import Transformer, evaluating
 from .candidates import best_continuations, log_probabilities, repeated_ngrams, to_host
 from .decoding import USUAL_LENGTH
+from .held_rows import HeldRows
+from .sentences import Hypothesis, Sentence
 from .settings import SearchSettings
 from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
 
-MAX_DONE = 0.125  # of the sentences that go on: so many that are done stay in large batches, for moving rows costs, too
+PADDED = 8  # inputs of unlike lengths are padded to a multiple of it where kernels make steps
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
-
-
-class Hypothesis(NamedTuple):
-    """What a search wrote for a sentence."""
-
-    tokens: list[int]  # without the prompt and without the end; a forced prefix is part of it
-    log_probability: float  # the sum over the tokens, and over the end where there is one
-    score: float  # that sum divided by the length penalty
-    ended: bool  # whether it came to its end; else it was cut at the greatest length
-
-
-@dataclass(eq=False)
-class Sentence:
-    """One text in the making. A text is a pair (text before, token), or None where nothing is written yet."""
-
-    number: int
-    prompt: list[int]
-    prefix: list[int]
-    inputs: dict[str, Any]
-    size: int
-    most: int
-    beam: list[tuple[float, Any]] = field(default_factory=list)
-    ended: list[Hypothesis] = field(default_factory=list)
-    length: int = 0
-
-    def go_on(
-        self, found: Sequence[tuple[float, int, int]], ends: Sequence[int], settings: SearchSettings
-    ) -> list[int]:
-        """Take the best continuations (sum, slot, token); return the slots, of the beam before, that live on."""
-        self.length += 1
-        parents: list[int] = []
-        beam: list[tuple[float, Any]] = []
-        for rank, (total, slot, token) in enumerate(found):
-            if not total > float("-inf"):
-                break
-            text = self.beam[slot][1]
-            if token not in ends and not (self.length == self.most and not ends):
-                if len(beam) < settings.beam:
-                    parents.append(slot)
-                    beam.append((total, (text, token)))
-            elif rank < settings.beam:
-                self._end(text if token in ends else (text, token), total, token in ends, settings)
-        if not beam and not self.ended:
-            what = f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by"
-            settled = f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
-            raise InputError(f"{what} {settled}")
-        self.ended = self.best(settings.beam)
-        if beam and self._done(beam[0][0], self.most + (len(ends) > 0), settings):
-            parents, beam = [], []
-        self.beam = beam
-        return parents
-
-    def _done(self, total: float, longest: int, settings: SearchSettings) -> bool:
-        """Whether the search may stop, where the best that goes on has the sum `total` and may reach the length
-        `longest`, its end included. Of equals the one that ended first is the better."""
-        if len(self.ended) < settings.n_best:
-            return False
-        worst = self.ended[settings.n_best - 1].score
-        full = len(self.ended) == settings.beam
-        return settings.beam == 1 or total / settings.divisor(self.length + 1 if full else longest) <= worst
-
-    def _end(self, text: Any, total: float, ended: bool, settings: SearchSettings) -> None:
-        tokens = []
-        while text is not None:
-            text, token = text
-            tokens.append(token)
-        self.ended.append(Hypothesis(tokens[::-1], total, total / settings.divisor(self.length), ended))
-
-    def best(self, count: int) -> list[Hypothesis]:
-        return sorted(self.ended, key=lambda h: -h.score)[:count]
 
 
 def search(
@@ -232,86 +162,13 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
         yield batch
 
 
-class HeldRows:
-    """Which rows of a decoding are of which sentences.
-
-    keep   rows of sentences that are done stay in small batches, until as many sentences are live as one of a few sizes
-    slots  which hypothesis of its sentence each row is
-    """
-
-    def __init__(self, batch: list[Sentence], keep: bool) -> None:
-        self.sentences, self.keep = batch, keep
-        self.slots = [[0] for _ in batch]
-
-    def live(self) -> tuple[list[tuple[Sentence, list[int]]], Tensor | None]:
-        """The sentences that go on, with the slots of their rows, and which rows these are; None: all."""
-        pairs = list(zip(self.sentences, self.slots, strict=True))
-        live = [(sentence, slots) for sentence, slots in pairs if sentence.beam]
-        if len(live) == len(pairs):
-            return live, None
-        goes_on = [bool(sentence.beam) for sentence, slots in pairs for _ in slots]
-        return live, torch.tensor(goes_on).nonzero()[:, 0]
-
-    def go_on(self, parents: Mapping[Sentence, Sequence[int]]) -> tuple[list[int], list[int]]:
-        """Let every sentence that goes on have rows of its `parents`, slots of its own: of all rows those that stand in
-        the batch from now on, and the token that each reads. A parent's row stays where it is for one of its children,
-        so that few rows are copied."""
-        firsts = [0, *accumulate(map(len, self.slots))]
-        rows: list[int] = []
-        tokens: list[int] = []
-        every: list[list[int]] = []
-        stay = self._staying()
-        for number in stay:
-            sentence, slots, first = self.sentences[number], self.slots[number], firsts[number]
-            own, now = list(range(len(slots))), slots
-            if sentence.beam:
-                row_of = {slot: row for row, slot in enumerate(slots)}
-                own, now = placed([row_of[parent] for parent in parents[sentence]])
-            tokens += [sentence.beam[slot][1][1] if sentence.beam else 0 for slot in now]
-            rows += [first + row for row in own]
-            every.append(now)
-        self.sentences, self.slots = [self.sentences[number] for number in stay], every
-        return rows, tokens
-
-    def _staying(self) -> list[int]:
-        """Which sentences stay in the batch. The last ones take the places of those that leave."""
-        done = [number for number, sentence in enumerate(self.sentences) if not sentence.beam]
-        live = len(self.sentences) - len(done)
-        small = self.keep and sum(len(sentence.beam) for sentence in self.sentences) <= MOST_ROWS
-        most = size_for(live) - live if small else int(MAX_DONE * live)
-        leave = {*done[most if small else 0 :]} if len(done) > most else set()
-        kept = [number for number in range(len(self.sentences)) if number not in leave]
-        return [number if number not in leave else kept.pop() for number in range(len(kept))]
-
-
-def placed(wanted: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The rows `wanted` in an order in which as many as can stay where they are, and which of them stands in each
-    place."""
-    places: list[int | None] = [None] * len(wanted)
-    others = []
-    for slot, row in enumerate(wanted):
-        if row < len(places) and places[row] is None:
-            places[row] = slot
-        else:
-            others.append(slot)
-    left = iter(others)
-    now = [next(left) if slot is None else slot for slot in places]
-    return [wanted[slot] for slot in now], now
-
-
-def size_for(count: int) -> int:
-    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, ... that is at least `count`."""
-    power = 1 << max(count - 1, 0).bit_length()
-    return power * 3 // 4 if count <= power * 3 // 4 and power > 2 else power
-
-
 def search_batch(
     models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int],
     kernels: bool = False,
 ) -> None:  # fmt: skip
     """Search for the sentences of one batch: their `ended` is filled. `kernels`: whether these may make steps, so that
     rows are held."""
-    decodings, logits = read_prompts(models, batch, bool(ends))
+    decodings, logits = read_prompts(models, batch, bool(ends), kernels)
     device = logits[0].device
     stops = torch.tensor(list(ends), dtype=torch.long, device=device)
     for sentence, total in zip(batch, sums_of_prefixes(batch, logits, settings), strict=True):
@@ -339,7 +196,8 @@ def search_batch(
         if not any(parents.values()):
             return
         before = sum(map(len, held.slots))
-        rows, tokens = held.go_on(parents)
+        full = kernels and any(decoding.longest >= decoding.capacity for decoding in decodings)
+        rows, tokens = held.go_on(parents, full)
         chosen = torch.tensor(tokens, device=device)[:, None]
         if rows != list(range(before)):
             kept = torch.tensor(rows)
@@ -402,9 +260,12 @@ def chooser(logits: Sequence[Tensor]) -> Callable[[Tensor, int], tuple[Tensor, T
     return lambda ranking, count: best_tokens(ranking, logits[0], count)
 
 
-def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
+def read_prompts(
+    models: Sequence[Decoder], batch: list[Sentence], with_end: bool, kernels: bool
+) -> tuple[list[Any], list[Tensor]]:
     """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits of each model,
-    (sentences, length, vocab), or those behind the prompts alone, (sentences, 1, vocab), where there is no prefix."""
+    (sentences, length, vocab), or those behind the prompts alone, (sentences, 1, vocab), where there is no prefix.
+    `kernels`: inputs of unlike lengths are padded to a few, of which programs are made."""
     texts = [s.prompt + s.prefix for s in batch]
     # without an end the last token written is not read
     capacity = max(max(map(len, texts)), max(len(s.prompt) + s.most - (not with_end) for s in batch))
@@ -412,7 +273,8 @@ def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: boo
     last = not any(s.prefix for s in batch)
     for model in models:
         device = device_of(model)
-        decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
+        length_of = partial(padded_length, model) if kernels else None
+        decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device, length_of)))
         chunk, lengths = pad_ids(texts, device)
         logits.append(logits_of(model, step_model(model, chunk, decodings[-1], lengths, last)))
     if len({x.shape[-1] for x in logits}) > 1:
@@ -421,8 +283,20 @@ def read_prompts(models: Sequence[Decoder], batch: list[Sentence], with_end: boo
     return decodings, logits
 
 
-def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any]:
-    """The sentences' inputs as tensors by name, ids padded on the right, with `lengths` where they differ."""
+def padded_length(model: Decoder, name: str, longest: int) -> int:
+    """A multiple of `PADDED` that an input of so many positions is padded to, where the model has learned as many."""
+    limit = model.positions_of(name) if isinstance(model, Transformer) else None
+    length = -(-longest // PADDED) * PADDED
+    return longest if limit is not None and length > limit else length
+
+
+def given_at_start(
+    batch: list[Sentence], device: torch.device, length_of: Callable[[str, int], int] | None = None
+) -> dict[str, Any]:
+    """The sentences' inputs as tensors by name, ids padded on the right, with `lengths` where they differ.
+
+    length_of  the length of a padded input, by its name and the length of the longest
+    """
     tensors: dict[str, Any] = {}
     lengths: dict[str, Tensor] = {}
     for name in batch[0].inputs:
@@ -430,7 +304,9 @@ def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any
         if not is_ids(values[0]):
             tensors[name] = torch.stack(values).to(device)
             continue
-        tensors[name], sizes = pad_ids(values, device)
+        sizes_of = {len(value) for value in values}  # those of one size are not padded: not every encoder has padding
+        least = 0 if length_of is None or len(sizes_of) == 1 else length_of(name, max(sizes_of))
+        tensors[name], sizes = pad_ids(values, device, least)
         if sizes is not None:
             lengths[name] = sizes
     return {**tensors, "lengths": lengths} if lengths else tensors

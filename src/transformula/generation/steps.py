@@ -71,13 +71,14 @@ def device_of(model: Any) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def pad_ids(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where all agree."""
+def pad_ids(texts: Sequence[Sequence[int]], device: torch.device, least: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where none is padded.
+    `least`: of the length of the batch."""
     lengths = torch.tensor([len(text) for text in texts])
-    tokens = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
+    tokens = torch.zeros(len(texts), max(least, int(lengths.max())), dtype=torch.long)
     for row, text in enumerate(texts):
         tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
-    return tokens.to(device), None if lengths.min() == lengths.max() else lengths.to(device)
+    return tokens.to(device), None if lengths.min() == tokens.shape[1] else lengths.to(device)
 
 
 def not_finite(models: Sequence[Any], written: int) -> NotFinite:

@@ -27,7 +27,9 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     if old is None or room < end:
         # padding of a chunk may stand past the capacity; small at first: a search copies all room whenever its
         # hypotheses change places; zeros: a weight of 0 times what a fresh buffer may hold must be 0
-        grown = new.new_zeros(batch, heads, max(end, min(capacity, max(2 * room, 16))), size)
+        grown = new.new_empty(batch, heads, max(end, min(capacity, max(2 * room, 16))), size)
+        written = at.start is not None and at.start <= room  # what is before `end`, now
+        grown[:, :, end if written else room :] = 0
         if old is not None:
             grown[:, :, :room] = old
         old = grown
