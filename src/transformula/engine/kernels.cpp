@@ -337,18 +337,23 @@ static void largest(const F* x, I n, I k, F* values, I* places) {
     }
   }
 }
-static F log_sum(const F* x, I n) {  // of e^x
-  V mosts = V{} - INFINITY, sums = {};
+static F highest(const F* x, I n) {
+  V mosts = V{} - INFINITY;
   I i = 0;
   for (; i + W <= n; i += W) {
     V v = load(x + i);
     mosts = v > mosts ? v : mosts;
   }
-  F most = -INFINITY, total = 0;
+  F most = -INFINITY;
   for (int j = 0; j < W; j++) most = mosts[j] > most ? mosts[j] : most;
-  for (I p = i; p < n; p++) most = x[p] > most ? x[p] : most;
-  F part[4 * W];
-  for (i = 0; i + 4 * W <= n; i += 4 * W) {
+  for (; i < n; i++) most = x[i] > most ? x[i] : most;
+  return most;
+}
+static F log_sum(const F* x, I n) {  // of e^x
+  V sums = {};
+  F most = highest(x, n), total = 0, part[4 * W];
+  I i = 0;
+  for (; i + 4 * W <= n; i += 4 * W) {
     for (int j = 0; j < 4 * W; j++) part[j] = expm_(x[i + j] - most);
     sums += (load(part) + load(part + W)) + (load(part + 2 * W) + load(part + 3 * W));
   }
@@ -541,8 +546,9 @@ static inline void part_of_panel(
       }
   }
 }
-// A matrix w (N, K) as bytes, as `Packed` says: the largest number of each row becomes 127.
-static void pack_rows(const F* w, I N, I K, int8_t* panels, F* scales, int32_t* offsets) {
+// A matrix w (N, K) as bytes, as `Packed` says: the largest number of each row becomes 127. What rows of its panels there
+// are more are left as they are.
+extern "C" void pack(const F* w, I N, I K, int8_t* panels, F* scales, int32_t* offsets) {
   I padded = (K + 3) / 4 * 4, whole = (N + PANEL - 1) / PANEL * PANEL;
   std::vector<int8_t> bytes(padded, 0);
   for (I n = 0; n < N; n++, w += K) {
@@ -674,7 +680,7 @@ static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N
   constexpr int R = W == 16 ? 6 : 2;
   I padded = (K + 3) / 4 * 4, groups = (padded + GROUP - 1) / GROUP, whole = (N + PANEL - 1) / PANEL * PANEL;
   rounded.resize(((M + 31) / 32 * 32 * padded + 63) / 64);  // in whole tiles
-  uint8_t* const bytes = rounded[0].bytes;
+  uint8_t* const bytes = (uint8_t*)rounded.data();
   steps.resize(M * groups);
   to_bytes(x, ldx, M, K, padded, bytes, steps.data());
 #if TILES
@@ -776,19 +782,12 @@ static void norm(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, F ep
   }
 }
 static F softmax_row(F* s, I n) {  // weights before they are divided; returns what divides them
-  F most = -INFINITY, z = 0;
-  V mosts = V{} - INFINITY;
+  F most = highest(s, n), z = 0;
   I i = 0;
-  for (; i + W <= n; i += W) {
-    V v = load(s + i);
-    mosts = v > mosts ? v : mosts;
-  }
-  for (int j = 0; j < W; j++) most = mosts[j] > most ? mosts[j] : most;
-  for (; i < n; i++) most = s[i] > most ? s[i] : most;
   if (most == -INFINITY) most = 0;
   for (I i = 0; i < n; i++) s[i] = expm_(s[i] - most);
   V t = {};
-  for (i = 0; i + W <= n; i += W) t += load(s + i);
+  for (; i + W <= n; i += W) t += load(s + i);
   z = sum(t);
   for (; i < n; i++) z += s[i];
   return z;
@@ -796,10 +795,7 @@ static F softmax_row(F* s, I n) {  // weights before they are divided; returns w
 static void softmax(const F* x, F* y, I R, I n, I logarithm) {
   for (I r = 0; r < R; r++, x += n, y += n) {
     if (logarithm) {
-      F most = -INFINITY, z = 0;
-      for (I i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
-      for (I i = 0; i < n; i++) z += expm_(x[i] - most);
-      F l = most + logf(z);
+      F l = log_sum(x, n);
       for (I i = 0; i < n; i++) y[i] = x[i] - l;
       continue;
     }
@@ -1068,11 +1064,6 @@ void grouped(const I* a) {
     product(e, seen.data(), made.data(), M);
     for (I m = 0; m < M; m++) memcpy(y + places[m] * N, &made[m * N], 4 * N);
   }
-}
-
-// A matrix w (N, K) as bytes; what rows of its panels there are more are left as they are
-void pack(const F* w, I N, I K, int8_t* panels, F* scales, int32_t* offsets) {
-  pack_rows(w, N, K, panels, scales, offsets);
 }
 
 // y (M, N) = x (M, K) times the transpose of a matrix of bytes, plus b
