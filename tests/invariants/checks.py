@@ -176,6 +176,35 @@ def prompts(model: nn.Module, given: Given) -> None:
             close(made[place], whole[row, now[row] : now[row] + 1])
 
 
+def rows_that_come_and_go(model: nn.Module, given: Given) -> None:
+    """Rows of a batch that begin at different times: what each gives is what it gives alone. Three rows; two places, of
+    which one is free before, and is taken again when its row has left. Not of models that are given other sequences."""
+    growing = piece(model, given, 0, LENGTH)
+
+    def read(row: int, count: int) -> Any:
+        alone = model.start(1, LENGTH)
+        model.step(decoding=alone, **{key: ids[row : row + 1, :count] for key, ids in growing.items()})
+        return alone
+
+    with torch.no_grad():
+        whole = joined(model(**given))
+        running, now = model.start(2, LENGTH), {0: 0, 1: 0}
+        running.apart = True
+        of_place: dict[int, int] = {}
+        for place, row, count in ((1, 0, 4), (0, 1, 2), (1, 2, 3), (0, 0, 5)):
+            if place in of_place:
+                running.free([place])
+            running.put([place], read(row, count), [0])
+            of_place[place], now[place] = row, count
+            rows = [(of_place.get(each, 0), now[each]) for each in range(2)]
+            chunk = {key: torch.stack([ids[row, at : at + 1] for row, at in rows]) for key, ids in growing.items()}
+            made = joined(model.step(decoding=running, **chunk))
+            for each, (row, at) in enumerate(rows):
+                if each in of_place:
+                    close(made[each, 0], whole[row, at])
+                now[each] += each in of_place
+
+
 # (e) Padding.
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..engine import quicken
-from ..engine.kinds import AUTO
+from ..engine.kinds import AUTO, LARGEST
 from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
@@ -77,16 +77,7 @@ def generate(
         numbers = getattr(getattr(model, "architecture", None), "numbers", {})
         window = limit or int(numbers.get("context", 0)) or None
     elif limit is not None and most is None:
-        prompt = max(map(len, prompts), default=0)
-        left, required = limit - prompt + 1, settings.max_tokens  # the last one written is not read
-        if left < (required or 1):
-            wanted = "" if required is None else f" and {required} new ones"
-            fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
-            what = (
-                f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned"
-            )
-            raise InputError(f"{what}; {fewer}let it go on from the latter half of its context (--window)")
-        usual = min(usual, left)
+        usual = min(usual, tokens_left(model, max(map(len, prompts), default=0), settings.max_tokens))
     counts = [usual] * len(prompts) if most is None else most
     rows = [
         TextRow(number, list(prompt), len(prompt), count, torch.Generator().manual_seed(first + number))
@@ -110,6 +101,21 @@ def generate(
                     guesser = DraftModel(stack.enter_context(drafting).model, settings)
             write_rows(fast.model, rows, settings, window, finished, on_token, guesser, fast.here)
     return [row.written for row in rows]
+
+
+def tokens_left(model: Decoder, prompt: int, wanted: int | None) -> int:
+    """How many tokens can be written after a prompt of so many: a very large number where no positions are learned.
+    Raises InputError where there is no room for those that are wanted, one at least."""
+    limit = model.context_limit
+    if limit is None:
+        return LARGEST
+    left = limit - prompt + 1  # the last one written is not read
+    if left < (wanted or 1):
+        more = "" if wanted is None else f" and {wanted} new ones"
+        fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
+        what = f"a prompt of {prompt} tokens{more} do not fit in the {limit} positions that this model has learned"
+        raise InputError(f"{what}; {fewer}let it go on from the latter half of its context (--window)")
+    return left
 
 
 def first_tokens(
@@ -179,7 +185,7 @@ def choose_along(
         # others than the most likely token may be ruled out, by -inf; a sum of largest ones is finite if each is
         if not math.isfinite(float(now.amax(-1).sum(dtype=torch.promote_types(now.dtype, torch.float32)))):
             raise not_finite([model], max(len(row.tokens) - row.prompt for row in rows))
-        seen = seen_in(rows, now) if settings.repetition_penalty != 1.0 else None
+        seen = seen_in([row.tokens for row in rows], now) if settings.repetition_penalty != 1.0 else None
         chosen = choose(now, settings, [row.random for row in rows], seen).tolist()
         for number, row, token in zip(active, rows, chosen, strict=True):
             counts[number] += 1
@@ -213,11 +219,11 @@ def check_rewindable(decoding: Any, guesses: int) -> int:
     return int(decoding.rewindable)
 
 
-def seen_in(rows: Sequence[TextRow], logits: Tensor) -> Tensor:
-    """Which tokens stand in each row: (batch, vocab), bool."""
+def seen_in(texts: Sequence[Sequence[int]], logits: Tensor) -> Tensor:
+    """Which tokens stand in each text: (batch, vocab), bool."""
     seen = torch.zeros_like(logits, dtype=torch.bool)
-    for place, row in enumerate(rows):
-        seen[place, torch.tensor(row.tokens, device=logits.device)] = True
+    for place, tokens in enumerate(texts):
+        seen[place, torch.tensor(tokens, device=logits.device)] = True
     return seen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..language.graph import Call
 from ..words.cache import Cache, CrossCache, Kept
 from ..words.shared_sequences import SharedSequences
-from ..words.word import At
+from ..words.word import At, put_rows
 
 PART_ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
 MAX_SHARE = 0.8  # parts are made if they have at most this share of the positions
@@ -28,7 +28,8 @@ class Decoding:
     states    for each section of the model, for each of its calls that look at the past, that call's own state
     fixed     what does not grow and is read at each step: an encoder's result, its real positions
     shared    which rows stand over the same other sequence since a row was copied; None: each over its own
-    version   how often `select` has put other tensors in the place of these, or rows have begun or ceased to agree
+    version   how often other tensors have come in the place of these, or rows have begun or ceased to agree
+    apart     rows come and go: they are taken as if they did not agree, even while they do
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Decoding:
         self.fixed: list[Any] = []
         self.shared: SharedSequences | None = None
         self.version = 0
+        self.apart = False
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
@@ -46,7 +48,7 @@ class Decoding:
     def _note_sizes(self, sizes: list[int]) -> None:
         """`sizes` are `lengths`, where no device need be waited for."""
         self._sizes, self._longest = sizes, max(sizes, default=0)
-        self.start = self._longest if len(set(sizes)) <= 1 else None
+        self.start = self._longest if len(set(sizes)) <= 1 and not self.apart else None
 
     @property
     def longest(self) -> int:
@@ -118,6 +120,52 @@ class Decoding:
                     states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
                 elif not isinstance(states[place], Cache):
                     states[place] = module.reorder(states[place], rows)
+
+    def put(
+        self, places: Sequence[int], other: Decoding, rows: Sequence[int], sizes: Sequence[int] | None = None
+    ) -> None:
+        """Put copies of rows of another decoding of the same model, which has read a text at least, in these places of
+        this one, which has room for them. Each place then stands behind as many positions as the row, or `sizes`, of
+        those that can be dropped (`rewindable`). Raises InputError for a model that is given other sequences."""
+        if any(isinstance(state, CrossCache) for states in self.states for state in states) or self.shared is not None:
+            raise InputError("a row over another sequence, such as a source, cannot be put into another decoding")
+        device = self.lengths.device
+        to, of = (torch.tensor(each, dtype=torch.long, device=device) for each in (list(places), list(rows)))
+        taken = dict(zip(places, [other.sizes[row] for row in rows] if sizes is None else sizes, strict=True))
+        longest = max(other.sizes[row] for row in rows)
+        grown = False
+        for mine, theirs in zip(self._growing(other), other._growing(), strict=True):
+            grown |= mine.take(to, theirs, of, longest, self.batch)
+        for states, others in zip(self.states, other.states, strict=True):
+            for place, (state, its) in enumerate(zip(states, others, strict=True)):
+                if not isinstance(state, Cache | Kept):
+                    states[place] = put_rows(state, to, its, of)
+                    grown |= state is not None
+        before = self.start is None
+        now = torch.tensor([*taken.values()], dtype=torch.long, device=device)
+        self.lengths = self.lengths.index_copy(0, to, now)
+        self._note_sizes([taken.get(place, size) for place, size in enumerate(self._sizes)])
+        self.version += grown or before != (self.start is None)
+
+    def free(self, places: Sequence[int]) -> None:
+        """Let nothing be read any more of these rows, which stay until others are `put` there."""
+        self.lengths = self.lengths.index_fill(0, torch.tensor(list(places), device=self.lengths.device), 0)
+        gone = {*places}
+        self._note_sizes([0 if place in gone else size for place, size in enumerate(self._sizes)])
+
+    def _growing(self, like: Decoding | None = None) -> list[Kept]:
+        """What grows with the past, each once; also what `like` has that this has not begun to keep."""
+        found: list[Kept] = []
+        for number, states in enumerate(self.states):
+            for place, state in enumerate(states):
+                if isinstance(state, Cache):
+                    model = state if like is None else like.states[number][place]
+                    for name in model.inputs:
+                        state.inputs.setdefault(name, Kept(state.capacity))
+                    found += [state.keys, state.values, *(state.inputs[name] for name in model.inputs)]
+                elif isinstance(state, Kept):
+                    found.append(state)
+        return list(dict.fromkeys(found))
 
     def _select_caches(self, rows: Tensor, chosen: list[int], before: int) -> None:
         """Keep these rows, `chosen` on the host, of `before` in all caches. Where none that is read is written, only

@@ -80,6 +80,23 @@ class Kept:
             part.index_copy_(0, places, part.index_select(0, rows))
             self.tensor = self.tensor[:count]
 
+    def take(self, places: Tensor, other: Kept, rows: Tensor, used: int, batch: int) -> bool:
+        """Put rows of another's, of `used` positions, in these places of a batch; whether memory was made for that.
+        What lies behind is 0: a weight of 0 times what may be there must be 0."""
+        old, theirs = self.tensor, other.tensor
+        if theirs is None:
+            return False
+        heads, size, used = theirs.shape[1], theirs.shape[3], min(used, theirs.shape[2])
+        grows = old is None or old.shape[2] < used
+        if old is None or old.shape[2] < used:
+            self.tensor = theirs.new_zeros(batch, heads, max(used, min(16, self.capacity, self.window or 16)), size)
+            if old is not None:
+                self.tensor[:, :, : old.shape[2]] = old
+        assert self.tensor is not None
+        self.tensor.index_fill_(0, places, 0)
+        self.tensor[:, :, :used].index_copy_(0, places, theirs[:, :, :used].index_select(0, rows))
+        return grows
+
     def append(self, new: Tensor, at: At) -> Tensor:
         """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
         a window that has more behind it, as `Replacing` says."""

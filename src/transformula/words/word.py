@@ -329,6 +329,19 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     return state
 
 
+def put_rows(state: Any, places: Tensor, other: Any, rows: Tensor) -> Any:
+    """`state` with rows of another of its kind in these places of the first dimension of every tensor in it; objects
+    and containers are changed, tensors are not."""
+    if isinstance(state, Tensor):
+        return state.index_copy(0, places, other.index_select(0, rows).to(state.dtype))
+    if isinstance(state, dict | list):
+        for key, value in enumerate(state) if isinstance(state, list) else state.items():
+            state[key] = put_rows(value, places, other[key], rows)
+    elif hasattr(state, "__dict__"):
+        put_rows(vars(state), places, vars(other), rows)
+    return state
+
+
 def split(x: Tensor, *sizes: int) -> Tensor:
     """x with its last dimension as several."""
     return x.reshape(*x.shape[:-1], *sizes)
