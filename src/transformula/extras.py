@@ -14,6 +14,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "ctranslate2": "ctranslate2",
     "datasets": "hub",
     "gguf": "gguf",
+    "llguidance": "serve",
     "mlflow": "mlflow",
     "defusedxml": "documents",
     "lxml": "documents",
@@ -22,17 +23,20 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "onnx": "onnx",
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
+    "prometheus_client": "serve",
     "pyarrow": "parquet",
     "ray": "ray",
     "sacrebleu": "translation",
     "scipy": "compare",
     "sentencepiece": "unigram",
     "sklearn": "baselines",
+    "starlette": "serve",
     "statsmodels": "compare",
     "submitit": "slurm",
     "tensorboard": "tensorboard",
     "torchinfo": "torchinfo",
     "trackio": "trackio",
+    "uvicorn": "serve",
     "wandb": "wandb",
 }
 
@@ -41,6 +45,7 @@ ALWAYS = ("matplotlib", "PIL")  # installed with ours, and needed by some runs o
 PACKAGES = {
     "PIL": "pillow",
     "mlflow": "mlflow-skinny",
+    "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
 }  # import name -> package, where they differ
 

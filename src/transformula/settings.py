@@ -66,6 +66,11 @@ class Settings(BaseModel):
         unfit = [f"{key}: {what}" for key, value in given.items() if (what := unfit_text(value))]
         if unfit:
             raise ConfigError(unfit, source=source)
+        return cls.checked(given, source)
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any], source: str = "") -> Self:
+        """Settings from a mapping, as `read` makes them, whose texts may be of any length. Raises ConfigError."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:

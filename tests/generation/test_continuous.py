@@ -1,4 +1,4 @@
-"""Continuous batching: a text is what it is alone, whoever joins, leaves, fails or is cancelled beside it."""
+"""Continuous batching: a text is what it is alone, whoever joins, leaves, fails or is canceled beside it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_long_prompt_is_read_in_pieces_between_steps() -> None:
     assert long.ids == long.alone(module) and first.ids == first.alone(module)
 
 
-def test_a_cancelled_text_ends_and_the_others_go_on() -> None:
+def test_a_canceled_text_ends_and_the_others_go_on() -> None:
     module, every = built("rotary"), [Heard([n], 40, temperature=0.0) for n in range(4)]
     batch = RunningBatch(evaluating(module), most_rows=3)
     requests = [one.request() for one in every]
@@ -166,7 +166,7 @@ def test_a_cancelled_text_ends_and_the_others_go_on() -> None:
             batch.add(request)
         for _ in range(5):
             batch.advance()
-        requests[1].cancelled = requests[3].cancelled = True  # one that is written, one that waits
+        requests[1].canceled = requests[3].canceled = True  # one that is written, one that waits
         while batch.advance():
             pass
     assert [one.ends for one in every] == [[None]] * 4

@@ -242,7 +242,7 @@ class Model:
         draft     a smaller model that reads the same tokens, or its folder: it guesses some, by default four at a time,
                   which this one computes in one pass. The text is the same
         sampling  the fields of SamplingSettings: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty,
-                  speculate, stop, seed, window, engine, weights
+                  speculate, stop, seed, json_schema, regex, grammar, one_of, window, engine, weights
         on_text   called with (row, piece of text) as the text is written
 
         The module's mode (`train`, `eval`) is neither changed nor asked: there is no dropout here.
@@ -259,8 +259,9 @@ class Model:
             instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
             raise InputError(f"this model does not go on with a text, it answers a source: {instead}")
         if tokens is not None:
-            if prompt != "" or on_text is not None or settings.stop:
-                raise InputError("tokens: ids are given and returned: `prompt`, `on_text` and `stop` are of texts")
+            if prompt != "" or on_text is not None or settings.stop or settings.forms:
+                what = "`prompt`, `on_text`, `stop` and the forms (`regex`, ...) are of texts"
+                raise InputError(f"tokens: ids are given and returned: {what}")
             return self._generate_tokens(tokens, settings, self._draft(draft))
         if on_text is not None and not callable(on_text):
             raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")

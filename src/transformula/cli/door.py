@@ -15,7 +15,7 @@ from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-FILES = ("runs", "comparison", "inspect", "formulas", "planning", "files", "completion")
+FILES = ("runs", "serving", "comparison", "inspect", "formulas", "planning", "files", "completion")
 """Files that register verbs, in the order of `transformula --help`. A verb is the function of its name."""
 
 ELSEWHERE = {

@@ -16,16 +16,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..engine.kinds import LARGEST
-from .decoding import seen_in
+from ..errors import InputError
+from .decoding import Constraint, seen_in
 from .held_rows import size_for
-from .prefixes import SHORTEST, PrefixCache, Source, common
+from .prefixes import SHORTEST, PrefixCache, PrefixSource, common
 from .sampling import choose
 from .settings import SamplingSettings
 from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
@@ -42,16 +43,6 @@ class Token(NamedTuple):
     id: int
     log_probability: float = 0.0
     likeliest: Sequence[tuple[int, float]] = ()
-
-
-class Constraint(Protocol):
-    """What of a vocabulary may come next."""
-
-    def rule_out(self, logits: Tensor) -> None:
-        """Set the logits (vocab,) of tokens that may not come next to -inf, in place."""
-
-    def take(self, token: int) -> bool:
-        """Note the token that was chosen; whether the text ends with it."""
 
 
 @dataclass(eq=False)
@@ -80,7 +71,7 @@ class TextRequest:
     presence: float = 0.0
     frequency: float = 0.0
     constraint: Constraint | None = None
-    cancelled: bool = False
+    canceled: bool = False
 
     def __post_init__(self) -> None:
         self.prompt = len(self.tokens)
@@ -142,7 +133,7 @@ class RunningBatch:
 
     def advance(self) -> bool:
         """Read a piece of prompts, make a step of all running texts. Whether something is left to do."""
-        self._drop_cancelled()
+        self._drop_canceled()
         if self.reading is None and self.waiting:
             self._begin()
         if self.reading is not None:
@@ -159,11 +150,11 @@ class RunningBatch:
         for request in requests:
             request.on_end(error)
 
-    def _drop_cancelled(self) -> None:
-        for request in [each for each in self.waiting if each.cancelled]:
+    def _drop_canceled(self) -> None:
+        for request in [each for each in self.waiting if each.canceled]:
             self.waiting.remove(request)
             request.on_end(None)
-        self._leave([Ended(each) for each in self.live if each.cancelled])
+        self._leave([Ended(each) for each in self.live if each.canceled])
 
     # Prompts ---------------------------------------------------------------------------------------------------------
 
@@ -173,7 +164,7 @@ class RunningBatch:
         free = self.most_rows - len(self.live)
         if free < 1:
             return
-        chosen: list[tuple[TextRequest, Source | None]] = []
+        chosen: list[tuple[TextRequest, PrefixSource | None]] = []
         for request in list(self.waiting)[:free]:
             ids = np.array(request.tokens)
             source, overlap = self.prefixes.find(ids, self._running())
@@ -201,7 +192,7 @@ class RunningBatch:
         rows = enumerate(self.places if self.prefixes.most_bytes else ())
         return [(np.array(each.tokens[:-1]), self.decoding, place) for place, each in rows if each is not None]
 
-    def _start(self, texts: Sequence[tuple[list[int], Source | None]]) -> tuple[Any, list[list[int]]]:
+    def _start(self, texts: Sequence[tuple[list[int], PrefixSource | None]]) -> tuple[Any, list[list[int]]]:
         """A decoding of texts that stands where what was read before ends, and what is left to read of each."""
         decoding = self.model.start(len(texts), max(len(tokens) for tokens, _ in texts))
         for place, (_, source) in enumerate(texts):
@@ -304,8 +295,12 @@ class RunningBatch:
         for row, request in enumerate(requests):
             if finite[row]:
                 logs[row] = None if request.likeliest is None else logits[row].float().log_softmax(-1)
-                adjust(request, logits[row])
-                groups.setdefault(request.drawing, []).append(row)
+                try:
+                    adjust(request, logits[row])
+                except InputError as error:  # of a form that no token can go on with
+                    ended.append(Ended(request, error))
+                else:
+                    groups.setdefault(request.drawing, []).append(row)
         for members in groups.values():
             some = logits if len(members) == len(requests) else logits[members]
             texts = [requests[row] for row in members]
@@ -313,8 +308,11 @@ class RunningBatch:
             seen = None if settings.repetition_penalty == 1.0 else seen_in([each.tokens for each in texts], some)
             tokens = choose(some, settings, [each.random for each in texts], seen).tolist()
             for row, request, token in zip(members, texts, tokens, strict=True):
-                if add(request, token, logs[row]):
-                    ended.append(Ended(request))
+                try:
+                    if add(request, token, logs[row]):
+                        ended.append(Ended(request))
+                except InputError as error:
+                    ended.append(Ended(request, error))
         return ended
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 USUAL_LENGTH = 200  # tokens written where neither the user nor the model's positions say how many
 
 
+class Constraint(Protocol):
+    """What of a vocabulary may come next."""
+
+    def rule_out(self, logits: Tensor) -> None:
+        """Set the logits (vocab,) of tokens that may not come next to -inf, in place."""
+
+    def take(self, token: int) -> bool:
+        """Note the token that was chosen; whether the text ends with it."""
+
+
 @dataclass(eq=False)
 class TextRow:
     """One text in the making, of at most `most` new tokens. `tokens[begin:]` is what the model's caches hold, but for
@@ -35,6 +45,7 @@ class TextRow:
     prompt: int
     most: int
     random: torch.Generator
+    constraint: Constraint | None = None
     begin: int = 0
     done: bool = False
 
@@ -53,6 +64,7 @@ def generate(
     most: Sequence[int] | None = None,
     finished: Callable[[int, list[int]], bool] | None = None,
     on_token: Callable[[int, int], None] | None = None,
+    constraints: Sequence[Constraint] | None = None,
 ) -> list[list[int]]:
     """Continue every prompt; return what was written for each, without the prompt.
 
@@ -63,6 +75,7 @@ def generate(
     most      new tokens of each row at most, which the model's positions hold; by default the settings' for all
     finished  (row, tokens written so far) -> whether this text ends here; its last token is returned too
     on_token  (row, token), as each is chosen: for streaming
+    constraints  what may come next in each row; not beside `settings.speculate`
 
     A finished row leaves the batch. Past learned positions the text is refused before anything is written, unless
     `settings.window` is set: then, whenever a row fills the context, its last half is read again as a fresh text.
@@ -80,7 +93,10 @@ def generate(
         usual = min(usual, tokens_left(model, max(map(len, prompts), default=0), settings.max_tokens))
     counts = [usual] * len(prompts) if most is None else most
     rows = [
-        TextRow(number, list(prompt), len(prompt), count, torch.Generator().manual_seed(first + number))
+        TextRow(
+            number, list(prompt), len(prompt), count, torch.Generator().manual_seed(first + number),
+            None if constraints is None else constraints[number],
+        )
         for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
     if rows:
@@ -185,6 +201,9 @@ def choose_along(
         # others than the most likely token may be ruled out, by -inf; a sum of largest ones is finite if each is
         if not math.isfinite(float(now.amax(-1).sum(dtype=torch.promote_types(now.dtype, torch.float32)))):
             raise not_finite([model], max(len(row.tokens) - row.prompt for row in rows))
+        for number, row in enumerate(rows):
+            if row.constraint is not None and not row.done:
+                row.constraint.rule_out(now[number])
         seen = seen_in([row.tokens for row in rows], now) if settings.repetition_penalty != 1.0 else None
         chosen = choose(now, settings, [row.random for row in rows], seen).tolist()
         for number, row, token in zip(active, rows, chosen, strict=True):
@@ -193,7 +212,8 @@ def choose_along(
                 row.tokens.append(token)
                 if on_token is not None:
                     on_token(row.number, token)
-                row.done = len(row.tokens) - row.prompt >= row.most or bool(
+                complete = row.constraint is not None and row.constraint.take(token)
+                row.done = complete or len(row.tokens) - row.prompt >= row.most or bool(
                     finished and finished(row.number, row.written)
                 )
         active = [

@@ -14,7 +14,7 @@ from ..model.segment_memory import tensors_of
 SHORTEST = 32  # tokens of a prefix that is worth keeping
 
 
-class Source(NamedTuple):
+class PrefixSource(NamedTuple):
     """A row of a decoding that has read some tokens that begin a prompt, and how many of those it can go on from."""
 
     decoding: Any
@@ -65,13 +65,15 @@ class PrefixCache:
         self.kept.remove(one)
         self.bytes -= one.size
 
-    def find(self, tokens: np.ndarray, running: Iterable[tuple[np.ndarray, Any, int]] = ()) -> tuple[Source | None, int]:
+    def find(
+        self, tokens: np.ndarray, running: Iterable[tuple[np.ndarray, Any, int]] = ()
+    ) -> tuple[PrefixSource | None, int]:
         """The row from which a prompt can go on that has read most of its tokens, all but the last at most; and how
         many tokens of it any text began with, also one that cannot be cut there.
 
         running  (tokens, decoding, row) of rows that are still written
         """
-        best: Source | None = None
+        best: PrefixSource | None = None
         owner: KeptPrefix | None = None
         overlap = 0
         every = [*((each.tokens, each.decoding, 0, each) for each in self.kept), *((*row, None) for row in running)]
@@ -80,7 +82,7 @@ class PrefixCache:
             overlap = max(overlap, count)
             usable = count == len(known) or decoding.rewindable >= len(known)
             if usable and count >= SHORTEST and (best is None or count > best.length):
-                best, owner = Source(decoding, row, count), kept
+                best, owner = PrefixSource(decoding, row, count), kept
         if owner is not None:
             self.kept.remove(owner)
             self.kept.append(owner)

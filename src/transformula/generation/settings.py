@@ -70,11 +70,33 @@ class DrawingSettings(EngineSettings):
     )
     stop: list[str] = Field([], description="stop before any of these strings")
     seed: int = Field(1, ge=0, lt=2**62, description="random seed: the same seed gives the same text")
+    json_schema: str | None = Field(
+        None, description="write JSON of this schema, and nothing else: the schema, or a file of it"
+    )
+    regex: str | None = Field(None, description="write a text that matches this regular expression as a whole")
+    grammar: str | None = Field(
+        None, description="write a text of this grammar in the notation of Lark: the grammar, or a file of it"
+    )
+    one_of: list[str] = Field([], description="write one of these texts", json_schema_extra={"several_at_once": True})
 
-    @field_validator("stop", mode="before")
+    @field_validator("stop", "one_of", mode="before")
     @classmethod
     def _one(cls, value: Any) -> Any:
         return several(value)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if len(self.forms) > 1:
+            raise ValueError(f"{' and '.join(self.forms)}: a text has one form; leave all but one out")
+        if self.forms and self.speculate:
+            raise ValueError(f"{self.forms[0]}: what a form rules out cannot be guessed: leave speculate out")
+        return self
+
+    @property
+    def forms(self) -> list[str]:
+        """Which settings say the form of a text."""
+        every = ("json_schema", "regex", "grammar", "one_of")
+        return [name for name in every if getattr(self, name) not in (None, [])]
 
 
 class SamplingSettings(DrawingSettings):

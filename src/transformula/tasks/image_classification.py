@@ -82,6 +82,8 @@ class ImageClassifier(LabelPredictor):
 
     picture: list[int]
 
+    reads = "pictures"
+
     def input_of(self, record: Record) -> Any:
         return record
 

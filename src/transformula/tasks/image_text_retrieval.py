@@ -55,6 +55,8 @@ class ImageTextEmbedder(VectorPredictor):
 
     picture: list[int]
 
+    reads = "both"
+
     columns = ("source", "target")
 
     def opened(self, inputs: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
@@ -79,6 +79,7 @@ class Predictor(ABC):
     name       by which it is registered
     settings   of a call: keywords of `Model.predict`, options of the task's verb
     method     the method of `Model` that calls it
+    reads      what its inputs are made of; where pictures are, a text may be the name of a file
     continues  whether it goes on with a text, as `Model.generate` does
     tokenizer  of what it reads, or of what it writes where that is another; None where it has none
     named      the fields that say what rows of a model's tables and outputs stand for, beside the tokenizer, by the
@@ -89,6 +90,7 @@ class Predictor(ABC):
     settings: ClassVar[type[Settings]] = Settings
     method: ClassVar[str] = "predict"
     named: ClassVar[Mapping[str, str]] = {}
+    reads: ClassVar[Literal["texts", "pictures", "both"]] = "texts"
     tokenizer: Tokenizer | None
 
     @property

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from torch import Tensor, nn
@@ -118,8 +118,17 @@ def write_after(
         show(row, streams[row].push(token))
 
     done = lambda row, _: streams[row].finished  # noqa: E731
-    rows = generate(module, prompts, settings, draft=draft, most=most, finished=done, on_token=push)
-    ended = [stream.finished for stream in streams]
+    constraints: list[Any] = []
+    if settings.forms:
+        from .forms import form_of
+
+        form = form_of(settings)
+        constraints = [form.begin(tokenizer) for _ in prompts]
+    rows = generate(
+        module, prompts, settings, draft=draft, most=most, finished=done, on_token=push, constraints=constraints or None
+    )
+    complete = [each.complete for each in constraints] or [False] * len(streams)
+    ended = [stream.finished or whole for stream, whole in zip(streams, complete, strict=True)]
     for row, stream in enumerate(streams):
         show(row, stream.close())
     return [Continuation(stream.text, done, ids) for stream, done, ids in zip(streams, ended, rows, strict=True)]
@@ -173,6 +182,10 @@ class Writing(Predictor):
     @property
     def continues(self) -> bool:
         return self.input == "tokens"
+
+    @property
+    def reads(self) -> Literal["texts", "pictures"]:  # type: ignore[override]
+        return "pictures" if self.input == "image" else "texts"
 
     @property
     def verb(self) -> str:

@@ -1,0 +1,102 @@
+"""Inputs of any task, answered over HTTP. What comes from a client is never the name of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..api.inputs import must_predict, prefixes_of
+from ..data.pictures import PICTURES, PictureFile
+from ..errors import InputError
+from ..settings import Settings
+from ..tasks.predictor import Answer, Predictor
+from ..tasks.writing import Writing
+from .bodies import PredictBody
+from .settings import ServeSettings
+from .worker import Ask, ModelWorker, message_of
+
+DATA_URL = "data:image/"
+
+
+def ask_of(worker: ModelWorker, body: PredictBody, settings: ServeSettings) -> Ask:
+    """What a request for answers asks for. Raises InputError."""
+    predictor = must_predict(worker.predictor)
+    if len(body.inputs) > settings.max_inputs:
+        raise InputError(
+            f"inputs: {len(body.inputs)} are more than the {settings.max_inputs} that are answered at once"
+        )
+    prefixes = None
+    if body.prefix is not None:
+        if not isinstance(predictor, Writing):
+            raise InputError("prefix: this model writes nothing that could begin with a text")
+        prefixes = prefixes_of(body.prefix, len(body.inputs))
+    inputs = [checked(value, predictor, f"input {number}") for number, value in enumerate(body.inputs, 1)]
+    options = options_of(predictor, body.settings, settings)
+    return Ask(inputs, options, prefixes, asyncio.get_running_loop().create_future())
+
+
+def options_of(predictor: Predictor, given: Mapping[str, Any], settings: ServeSettings) -> Settings:
+    """The settings of a call. Raises ConfigError, and InputError for one that a server does not follow."""
+    known = predictor.settings.model_fields
+    own: dict[str, Any] = {name: getattr(settings, name) for name in ("engine", "weights") if name in known}
+    for name in own:
+        if name in given:
+            raise InputError(f"settings: {name} is the server's own: transformula serve --{name} ...")
+    options = predictor.settings.read({**given, **own})
+    among = getattr(options, "among", None)
+    if isinstance(among, str):
+        raise InputError("settings: among is a list of texts here, not the name of a file")
+    for form in ("json_schema", "grammar"):
+        if getattr(options, form, None) is not None:
+            raise InputError(f"settings: {form} is the response_format of /v1/completions and /v1/chat/completions")
+    for limit in ("max_tokens", "max_length"):
+        if (getattr(options, limit, None) or 0) > settings.max_tokens:
+            raise InputError(
+                f"settings: {limit} is more than the {settings.max_tokens} that this server writes at most"
+            )
+    if among is not None:
+        options = options.model_copy(update={"among": [checked(one, predictor, "settings: among") for one in among]})
+    return options
+
+
+def checked(value: Any, predictor: Predictor, place: str) -> Any:
+    """An input from a client, with pictures decoded. Raises InputError, DataError."""
+    if isinstance(value, list):
+        return [checked(one, predictor, place) for one in value]
+    if isinstance(value, Mapping):
+        return {key: checked(one, predictor, place) for key, one in value.items()}
+    if not isinstance(value, str) or predictor.reads == "texts":
+        return value
+    if value.startswith(DATA_URL):
+        return picture(value, place, getattr(predictor, "picture", None))
+    if predictor.reads == "pictures" or value.lower().rpartition(".")[2] in PICTURES:
+        raise InputError(f"{place}: send a picture as a data URL: {DATA_URL}png;base64,... (a server opens no files)")
+    return value
+
+
+def picture(url: str, place: str, shape: Sequence[int] | None) -> Any:
+    _, comma, written = url.partition(";base64,")
+    try:
+        content = base64.b64decode(written, validate=True)
+    except (binascii.Error, ValueError):
+        content = b""
+    if not comma or not content:
+        raise InputError(f"{place}: expected {DATA_URL}png;base64, and what Base64 makes of the file")
+    return PictureFile(content, place, None if shape is None else shape[0]).load()
+
+
+def answers_of(answers: Sequence[Any]) -> list[dict[str, Any]]:
+    """What is sent: for each input its answers, best first, or its error."""
+    return [
+        {"index": index, "error": message_of(best)}
+        if isinstance(best, Exception)
+        else {"index": index, "answers": list(map(in_json, best))}
+        for index, best in enumerate(answers)
+    ]
+
+
+def in_json(answer: Answer) -> dict[str, Any]:
+    return answer.full

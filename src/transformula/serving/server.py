@@ -1,0 +1,45 @@
+"""A server that listens, until it is told to stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..errors import InputError, setting
+from ..extras import need
+from .app import application
+from .models import Models, Served
+from .settings import ServeSettings
+
+BACKLOG = 512  # connections that the system holds until they are taken
+
+
+def serve(named: Iterable[Served], settings: ServeSettings, lazy: bool, say: Callable[[str], Any]) -> None:
+    """Serve models until SIGTERM or SIGINT; what runs then comes to its end within `settings.grace` seconds.
+
+    say  is told where the server listens. Raises InputError where it cannot listen there.
+    """
+    uvicorn: Any = need("uvicorn", "a server")
+    app = application(Models(named, settings), settings, lazy)
+    listening = listen(settings)
+    host, port = listening.getsockname()[:2]
+    say(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, lifespan="on", backlog=BACKLOG,
+        timeout_graceful_shutdown=max(1, round(settings.grace)),
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def listen(settings: ServeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        remedy = f"name another port, or 0 for one that is free: {setting('port', '0')}"
+        raise InputError(f"{settings.host}:{settings.port}: cannot listen there: {error.strerror}; {remedy}") from None
+    return listening
