@@ -13,6 +13,7 @@ is copied (`prefixes`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,7 +116,7 @@ class RunningBatch:
     """
 
     def __init__(self, model: Decoder, *, most_rows: int = 32, prefix_bytes: int = 256 << 20) -> None:
-        self.model, self.most_rows = model, most_rows
+        self.model, self.most_rows, self.device = model, most_rows, device_of(model)
         self.prefixes = PrefixCache(prefix_bytes)
         self.waiting: deque[TextRequest] = deque()
         self.reading: Reading | None = None
@@ -205,7 +206,7 @@ class RunningBatch:
         now = [ids[:PIECE] for ids in reading.left]
         reading.left = [ids[PIECE:] for ids in reading.left]
         self.read += sum(map(len, now))
-        tokens, new = pad_ids(now, device_of(self.model))
+        tokens, new = pad_ids(now, self.device)
         outputs = step_model(self.model, tokens, reading.decoding, new, last=True)
         if any(reading.left):
             return
@@ -277,7 +278,7 @@ class RunningBatch:
         if self.decoding.longest + 1 > self.decoding.capacity:
             self._move(len(self.places), self.decoding.longest + 1)
         ids = [[0 if each is None else each.tokens[-1]] for each in self.places]
-        tokens = torch.tensor(ids, device=device_of(self.model))
+        tokens = torch.tensor(ids, device=self.device)
         logits = logits_of(self.model, step_model(self.model, tokens, self.decoding))[:, -1]
         live = [place for place, each in enumerate(self.places) if each is not None]
         self.steps, self.rows = self.steps + 1, self.rows + len(live)
@@ -285,7 +286,7 @@ class RunningBatch:
 
     def _choose(self, requests: Sequence[TextRequest], logits: Tensor) -> list[Ended]:
         """Write the next token of each text, by logits (texts, vocab), which are changed; those that end."""
-        finite = torch.isfinite(logits.float().amax(-1)).tolist()
+        finite = [math.isfinite(most) for most in logits.amax(-1).tolist()]
         ended = [
             Ended(request, not_finite([self.model], len(request.written)))
             for request, whole in zip(requests, finite, strict=True)
