@@ -2,10 +2,10 @@
 
     python benchmarks/serving.py [--llama-server PATH] [--clients 1 8 32] [--rounds 2] [--keep]
 
-Each server has one core, and the clients have the other. A decoder of 6 layers, width 384 and a vocabulary of 6,702, of
-random weights, in the shape of Llama; prompts of about 32 tokens, no two alike, and 128 new ones, greedily. The servers
-take turns, and the fastest round of each counts. transformers' server is left out where it is not installed, llama.cpp's
-where no program is named (built for this CPU: cmake -DGGML_NATIVE=ON).
+Each server has one core, and the clients have the other. A decoder in the shape of Llama, of 6 layers, width 384 and a
+vocabulary of 6,702, of random weights; prompts of about 32 tokens, no two alike, and 128 new ones, greedily. Servers
+take turns, and the fastest round of each counts. transformers' server is left out where it is not installed,
+llama.cpp's where no program is named (built for this CPU: cmake -DGGML_NATIVE=ON).
 
 The claim: ours is at least as fast as the faster of the others, in float32 and with weights of one byte.
 """
@@ -61,7 +61,9 @@ class Server:
     path  to which it is sent
     """
 
-    def __init__(self, command: list[str], port: int, path: str, body: Callable[[str], dict[str, Any]], ready: str) -> None:
+    def __init__(
+        self, command: list[str], port: int, path: str, body: Callable[[str], dict[str, Any]], ready: str
+    ) -> None:
         self.address, self.path, self.body, self.ready = f"http://127.0.0.1:{port}", path, body, ready
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         self.log = tempfile.TemporaryFile()
@@ -196,7 +198,7 @@ def main() -> int:
                 if peer is not None and best[ours] < LEAST * best[peer]:
                     wrong.append(f"{clients} clients: {ours} is {best[ours] / best[peer]:.2f} times as fast as {peer}")
     if asked.keep:
-        names = list(rows[0]["tokens/s"])  # type: ignore[call-overload]
+        names = list(rows[0]["tokens/s"])
         shown = [f"| clients | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
         for row in rows:
             told = [f"{row['tokens/s'][name]:,.0f}" for name in names]

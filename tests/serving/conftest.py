@@ -35,6 +35,14 @@ def writer(folder: Path, **numbers: int) -> Path:
     return folder
 
 
+def learned(folder: Path) -> Path:
+    """A model that has learned 32 positions."""
+    text = LAYER.replace(", rotary=10000", "")
+    model = Model(text, tokenizer=Characters.train([ALPHABET]), width=16, heads=2, depth=1, context=32, seed=5)
+    model.save(folder)
+    return folder
+
+
 def chatter(folder: Path) -> Path:
     rows = [
         {

@@ -12,7 +12,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.serving.conftest import Server, waiting_for
+from tests.serving.conftest import Server, learned, running, waiting_for
 from transformula import Model
 
 PROMPT = "the cat"
@@ -118,6 +118,16 @@ def test_log_probabilities_of_a_completion(client: OpenAI) -> None:
     assert logs.text_offset == [*range(8)]
     for token, value, top in zip(logs.tokens, logs.token_logprobs, logs.top_logprobs, strict=True):
         assert value is not None and len(top) == 3 and max(top.values()) == top[token] == value <= 0
+
+
+def test_no_more_than_the_positions_that_were_learned(folders: dict[str, Path], tmp_path: Path) -> None:
+    short = learned(tmp_path / "learned")
+    with running({"short": short}) as server:
+        given: dict[str, Any] = {"model": "short", "prompt": "abc", "max_tokens": 100}
+        with pytest.raises(openai.BadRequestError, match="do not fit in the 32 positions"):
+            server.client().completions.create(**given)
+        answer = server.client().completions.create(**given, extra_body={"fit": True})
+        assert answer.usage and answer.usage.completion_tokens == 30, "the last one is not read"
 
 
 def test_a_bias_and_penalties(client: OpenAI, server: Server) -> None:

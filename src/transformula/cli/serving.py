@@ -1,8 +1,11 @@
-"""The verb that answers over HTTP: serve."""
+"""The verbs that answer over HTTP: serve for programs, studio for people."""
 
 from __future__ import annotations
 
+import secrets
 import sys
+import webbrowser
+from pathlib import Path
 
 from ..serving.settings import KEY, ServeSettings
 from .options import RUN, Given, Parser, machine, option, verb
@@ -54,4 +57,36 @@ def serve(given: Given) -> int:
         sys.stdout.flush()  # who started the server may read it
 
     serve(named, settings, given["lazy"], say)
+    return 0
+
+
+@verb(
+    "a page to write equations, train and play with them",
+    "",
+    option("--runs", "FOLDER", "folder of the runs that the page shows and begins (default: runs)", default="runs"),
+    option("--port", "N", "port to listen at; 0: one that is free (default: 8008)", type=int, default=8008),
+    option("--no-open", None, "do not open a browser", action="store_false", dest="browser"),
+    examples=["transformula studio", "transformula studio --runs experiments --port 0 --no-open"],
+)
+def studio(given: Given) -> int:
+    """Open a page in the browser: an editor of equations with their diagram, size and warnings while you type; train
+    what you wrote on built-in or own text and see the loss as it falls; write with any run of the folder; read the
+    reports of comparisons. The page is for this machine alone, by the key in its link. Each run is a command that the
+    page shows. Ctrl-C ends the server; runs that go on save themselves first."""
+    from ..extras import need_later
+
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        need_later(module, "the studio")
+    settings = ServeSettings.read({"port": given["port"], "key": secrets.token_urlsafe(24)})
+
+    from ..serving.server import serve_studio
+
+    def say(address: str) -> None:
+        link = f"{address}/#key={settings.key}"
+        given.show(f"open {link} (Ctrl-C ends)", {"link": link})
+        sys.stdout.flush()
+        if given["browser"]:
+            webbrowser.open(link)
+
+    serve_studio(Path(given["runs"]).expanduser(), settings, say)
     return 0

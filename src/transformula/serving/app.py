@@ -30,7 +30,8 @@ from .settings import LOOPBACK, ServeSettings
 from .texts import Ending, Text, TextPiece
 from .worker import Ask, ModelWorker, message_of, status_of
 
-OPEN = ("/", "/openapi.json", "/healthz", "/readyz")  # without a key: what a supervisor asks, and what a browser shows
+OPEN = ("/", "/studio.js", "/studio.css", "/openapi.json", "/healthz", "/readyz")
+"""Without a key: what a supervisor asks, and pages that hold nothing of anyone."""
 GONE = 499  # what is noted of a client that went away
 B = TypeVar("B", bound=Settings)
 T = TypeVar("T")
@@ -212,7 +213,11 @@ class Api:
     # What they have in common ----------------------------------------------------------------------------------------
 
     async def body(self, request: Request, kind: type[B]) -> B:
-        """The content of a request. Raises RequestRefused, ConfigError."""
+        """The content of a request, checked. Raises RequestRefused, ConfigError."""
+        return kind.checked(await self.json(request), "the request")
+
+    async def json(self, request: Request) -> dict[str, Any]:
+        """The content of a request, an object. Raises RequestRefused."""
         try:
             async with asyncio.timeout(self.settings.timeout):
                 content = await request.body()
@@ -226,7 +231,7 @@ class Api:
             raise RequestRefused(400, f"the request is not JSON: {error}") from None
         if not isinstance(data, dict):
             raise RequestRefused(400, "the request is JSON, but no object")
-        return kind.checked(data, "the request")
+        return data
 
     async def worker(self, name: str) -> tuple[Served, ModelWorker]:
         """The model of a request, loaded."""
@@ -288,7 +293,7 @@ def error_in_json(error: Exception) -> dict[str, Any]:
 def status_for(error: Exception) -> int:
     if isinstance(error, RequestRefused):
         return error.status
-    return 404 if isinstance(error, UnknownName) and error.kind == "model" else status_of(error)
+    return 404 if isinstance(error, UnknownName) and error.kind in ("model", "run", "report") else status_of(error)
 
 
 def error_response(request: Request, error: Exception) -> Response:
@@ -394,9 +399,14 @@ def routes_of(api: Api | None) -> list[Route]:
 ROUTES = routes_of(None)
 
 
-def application(models: Models, settings: ServeSettings, lazy: bool = False) -> Starlette:
-    """The application. `lazy`: models are loaded when they are first asked for."""
+def application(
+    models: Models, settings: ServeSettings, lazy: bool = False, more: Callable[[Api], Sequence[Route]] = lambda _: (),
+    ending: Callable[[], object] = lambda: None,
+) -> Starlette:  # fmt: skip
+    """The application. `lazy`: models are loaded when they are first asked for; `more`: routes before the others;
+    `ending`: called when the server is being stopped."""
     api = Api(models, settings)
+    first = list(more(api))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -407,12 +417,13 @@ def application(models: Models, settings: ServeSettings, lazy: bool = False) -> 
             api.stopping = True
             for task in loading:
                 task.cancel()
+            await asyncio.to_thread(ending)
             await models.stop()
 
     handlers: dict[Any, Any] = {
         **dict.fromkeys((RequestRefused, TransformulaError, Exception), error_response), HTTPException: of_framework,
     }  # fmt: skip
-    app = Starlette(routes=routes_of(api), lifespan=lifespan, exception_handlers=handlers)
+    app = Starlette(routes=[*first, *routes_of(api)], lifespan=lifespan, exception_handlers=handlers)
     app.add_middleware(Doorkeeper, api=api)
     app.state.api = api
     return app

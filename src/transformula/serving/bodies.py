@@ -95,6 +95,9 @@ class CompletionBody(TextBody):
         "", description="what the text begins with: a text, several, token ids, several of those"
     )
     max_tokens: int | None = Field(None, ge=1, description="tokens that are written at most (default: 16)")
+    fit: bool | None = Field(
+        None, description="write fewer than max_tokens where the model's positions end before; an addition to OpenAI's"
+    )
     echo: bool | None = Field(None, description="the text begins with its prompt")
     logprobs: int | None = Field(
         None, ge=0, le=MOST_LIKELIEST, description="log probability of each token, and of so many likely ones"

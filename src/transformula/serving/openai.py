@@ -56,8 +56,9 @@ def completion_job(worker: ModelWorker, body: CompletionBody, settings: ServeSet
         raise InputError("echo and logprobs: log probabilities are of what is written; leave one out")
     begun = [check_ids(each, worker) if isinstance(each, list) else begin(tokenizer, each) for each in prompts]
     most = check_most(body.max_tokens or USUAL_COMPLETION, settings)
-    for ids in begun:
-        tokens_left(worker.model.module, len(ids), most)  # type: ignore[arg-type]
+    longest = max(map(len, begun), default=0)
+    left = tokens_left(worker.model.module, longest, 1 if body.fit else most)  # type: ignore[arg-type]
+    most = min(most, left)
     base = Wanted((), sampling(body), most, likeliest=body.logprobs)
     each = texts_of(body, base, begun, tokenizer, settings)
     texts = [tokenizer.decode(prompt) if isinstance(prompt, list) else prompt for prompt in prompts]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, setting
@@ -11,6 +13,8 @@ from ..extras import need
 from .app import application
 from .models import Models, Served
 from .settings import ServeSettings
+from .studio import RunModels, Studio
+from .studio_routes import routes
 
 BACKLOG = 512  # connections that the system holds until they are taken
 
@@ -20,8 +24,19 @@ def serve(named: Iterable[Served], settings: ServeSettings, lazy: bool, say: Cal
 
     say  is told where the server listens. Raises InputError where it cannot listen there.
     """
+    run(application(Models(named, settings), settings, lazy), settings, say)
+
+
+def serve_studio(folder: Path, settings: ServeSettings, say: Callable[[str], Any]) -> None:
+    """Serve the studio's page, with the runs of a folder, until SIGTERM or SIGINT. Raises as `serve` does."""
+    models = RunModels(folder, settings)
+    studio = Studio(folder, models)
+    run(application(models, settings, lazy=True, more=routes(studio), ending=studio.close), settings, say)
+
+
+def run(app: Any, settings: ServeSettings, say: Callable[[str], Any]) -> None:
     uvicorn: Any = need("uvicorn", "a server")
-    app = application(Models(named, settings), settings, lazy)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it says of each client that left in the middle of a text
     listening = listen(settings)
     host, port = listening.getsockname()[:2]
     say(f"http://{f'[{host}]' if ':' in host else host}:{port}")

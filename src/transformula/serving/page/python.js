@@ -1,0 +1,3 @@
+var n=self;async function c(){let s=a=>n.postMessage({said:a});s("Python is being loaded (a few seconds, once)");let e=new URL("pyodide/",n.location.href).href,{loadPyodide:r}=await import(`${e}pyodide.mjs`),o=await r({indexURL:e});for(let a of["transformula.zip","yaml.zip"]){let i=await fetch(new URL(a,n.location.href));o.unpackArchive(await i.arrayBuffer(),"zip",{extractDir:"/packages"})}let t=o.runPython(`import sys; sys.path.insert(0, '/packages')
+from transformula.api.editing import answer_json
+answer_json`);return s(""),t}var d=c();n.onmessage=async({data:s})=>{try{let e=await d;n.postMessage({id:s.id,answer:JSON.parse(e(JSON.stringify(s.request)))})}catch(e){n.postMessage({id:s.id,answer:{error:{message:String(e)}}})}};

@@ -1,0 +1,161 @@
+// What a server of ours adds to the editor: train it now, see its curve, write with it, open runs and reports.
+
+import { Answer, call } from "./asking";
+import { byId, el } from "./dom";
+import type { Page } from "./main";
+
+const POLL = 1000; // milliseconds between two looks at a run that goes on
+
+interface Run {
+  name: string;
+  state: "running" | "ended" | "stopped";
+  title: string;
+  command: string;
+}
+
+interface Curve {
+  step: number;
+  loss: number;
+}
+
+/** Losses by step as a line, with the n-grams that they are held to. */
+function curve(training: Curve[], validation: Curve[], lines: Record<string, number>): SVGElement {
+  const width = 560, height = 240, left = 46, bottom = 24;
+  const make = (name: string, attributes: Record<string, string | number>, text = "") => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+    element.textContent = text;
+    return element;
+  };
+  const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "loss by step", class: "curve" });
+  const every = [...training, ...validation];
+  if (!every.length) return svg as SVGElement;
+  const most = Math.max(...every.map((p) => p.step), 1);
+  const values = [...every.map((p) => p.loss), ...Object.values(lines)];
+  const low = Math.min(...values), high = Math.max(...values, low + 1e-6);
+  const x = (step: number) => left + ((width - left - 8) * step) / most;
+  const y = (loss: number) => 8 + ((height - bottom - 8) * (high - loss)) / (high - low);
+  for (const value of [low, (low + high) / 2, high]) {
+    svg.append(make("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: "grid" }));
+    svg.append(make("text", { x: left - 4, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(2)));
+  }
+  for (const [name, value] of Object.entries(lines)) {
+    svg.append(make("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: "baseline" }));
+    svg.append(make("text", { x: width - 10, y: y(value) - 3, "text-anchor": "end" }, name));
+  }
+  for (const [points, kind] of [[training, "training"], [validation, "validation"]] as const) {
+    const path = points.map((p, n) => `${n ? "L" : "M"}${x(p.step).toFixed(1)} ${y(p.loss).toFixed(1)}`).join("");
+    if (path) svg.append(make("path", { d: path, class: kind }));
+  }
+  svg.append(make("text", { x: width - 10, y: height - 6, "text-anchor": "end" }, `step ${most.toLocaleString()}`));
+  return svg as SVGElement;
+}
+
+class Studio {
+  private shown = "";
+  private timer = 0;
+
+  constructor(private readonly page: Page) {
+    byId("studio").hidden = false;
+    byId("train").addEventListener("submit", (event) => this.send(event, () => this.train()));
+    byId("write").addEventListener("submit", (event) => this.send(event, () => this.write()));
+    byId("stop").addEventListener("click", () => this.attempt(() => this.act("stop")));
+    byId("resume").addEventListener("click", () => this.attempt(() => this.act("resume")));
+    const source = byId("source") as HTMLSelectElement;
+    source.addEventListener("change", () => (byId("own").hidden = source.value !== "own"));
+    void this.attempt(() => this.list());
+  }
+
+  private send(event: Event, action: () => Promise<void>): void {
+    event.preventDefault();
+    void this.attempt(action);
+  }
+
+  private async attempt(action: () => Promise<void>): Promise<void> {
+    byId("trouble").textContent = "";
+    try {
+      await action();
+    } catch (error) {
+      byId("trouble").textContent = String((error as Error).message ?? error);
+    }
+  }
+
+  private async train(): Promise<void> {
+    const minutes = Number((byId("minutes") as HTMLInputElement).value);
+    const source = (byId("source") as HTMLSelectElement).value;
+    const own = (byId("own-text") as HTMLTextAreaElement).value;
+    const { editor, numbers } = this.page;
+    const body = { text: editor.text, numbers, minutes, ...(source === "own" ? { own } : { source }) };
+    const run: Run = await (await call("studio/train", body)).json();
+    await this.list();
+    await this.open(run.name);
+  }
+
+  private async act(what: string): Promise<void> {
+    await call(`studio/runs/${encodeURIComponent(this.shown)}/${what}`, {});
+    await this.open(this.shown);
+  }
+
+  private async list(): Promise<void> {
+    const { runs, reports } = await (await call("studio/runs")).json();
+    byId("runs").replaceChildren(
+      ...runs.map((run: Run) =>
+        el("li", {}, el("button", { onclick: () => this.attempt(() => this.open(run.name)) }, run.name),
+          ` ${run.title}, ${run.state}`)));
+    if (reports.length) byId("reports").replaceChildren(
+      ...reports.map((name: string) =>
+        el("li", {}, el("button", { onclick: () => this.attempt(() => this.report(name)) }, name))));
+  }
+
+  private async report(name: string): Promise<void> {
+    const html = await (await call(`studio/reports/${encodeURIComponent(name)}`)).text();
+    const frame = el("iframe", { title: `report of ${name}`, sandbox: "", class: "report" });
+    frame.srcdoc = html;
+    byId("report").replaceChildren(frame);
+    frame.scrollIntoView();
+  }
+
+  private async open(name: string): Promise<void> {
+    clearTimeout(this.timer);
+    this.shown = name;
+    const run: Answer = await (await call(`studio/runs/${encodeURIComponent(name)}`)).json();
+    byId("run").hidden = false;
+    byId("run-name").textContent = `${run.name}: ${run.state}`;
+    byId("curve").replaceChildren(curve(run.training, run.validation, run.baselines));
+    byId("said").textContent = run.said;
+    byId("sample").textContent = run.sample;
+    byId("run-command").textContent = run.command;
+    (byId("stop") as HTMLButtonElement).disabled = run.state !== "running";
+    (byId("resume") as HTMLButtonElement).disabled = run.state === "running" || !run.resumable;
+    (byId("write-go") as HTMLButtonElement).disabled = !run.writes;
+    if (run.state === "running") {
+      this.timer = window.setTimeout(() => this.attempt(() => this.open(name)), POLL);
+    } else await this.list();
+  }
+
+  private async write(): Promise<void> {
+    const out = byId("written");
+    const prompt = (byId("prompt") as HTMLTextAreaElement).value;
+    const temperature = Number((byId("temperature") as HTMLInputElement).value);
+    const body = { model: this.shown, prompt, temperature, max_tokens: 200, fit: true, stream: true };
+    out.replaceChildren(el("strong", {}, prompt));
+    const response = await call("v1/completions", body);
+    const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ""; ; ) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop()!;
+      for (const line of lines) {
+        if (!line.startsWith("data: {")) continue;
+        const event = JSON.parse(line.slice(6));
+        if (event.error) throw new Error(event.error.message);
+        out.append(event.choices[0]?.text ?? "");
+      }
+    }
+  }
+}
+
+export function studio(page: Page): void {
+  new Studio(page);
+}
