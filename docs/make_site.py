@@ -19,13 +19,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import make_editor
 from make_gallery_page import page as gallery_page
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BUILD = ROOT / "build"
 GALLERY = "gallery.html"
+PICTURES = (".svg", ".png")
 BROWSE = f"[Browse the gallery](../{GALLERY}): diagrams, costs and warnings, to be searched and filtered."
+OPEN_EDITOR = '<a href="../../editor/index.html">Open the editor in this browser</a>; nothing is installed.'
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 FENCED = re.compile(r"(^(?:````.*?^````|```.*?^```)$)", flags=re.DOTALL | re.MULTILINE)
 LEXERS = {".py": "python", ".yaml": "yaml"}
@@ -113,7 +116,7 @@ def toml(value: Any) -> str:
 def place(path: Path) -> Path:
     """Where the site's pages have a file of this repository, or what a folder holds."""
     inside = path.relative_to(HERE) if path.is_relative_to(HERE) else Path("files", path.relative_to(ROOT))
-    return inside if path.suffix in (".md", ".svg") else inside.with_name(inside.name + ".md")
+    return inside if path.suffix in (".md", *PICTURES) else inside.with_name(inside.name + ".md")
 
 
 def copy(path: Path, folder: Path) -> None:
@@ -122,7 +125,7 @@ def copy(path: Path, folder: Path) -> None:
     if to.exists():
         return
     to.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".svg":
+    if path.suffix in PICTURES:
         shutil.copyfile(path, to)
         return
     text = path.read_text("utf-8") if path.suffix == ".md" else shown(path)
@@ -176,12 +179,20 @@ def build(folder: Path) -> None:
     (pages / GALLERY).write_text(browsed(), encoding="utf-8")
     listed = pages / place(HERE / "reference" / "gallery.md")
     listed.write_text(listed.read_text("utf-8").replace("\n\n", f"\n\n{BROWSE}\n\n", 1), encoding="utf-8")
+    editor = (make_editor.PYODIDE / make_editor.RUNTIME[0]).is_file()
+    if editor:
+        studio = pages / place(HERE / "how-to" / "studio.md")
+        studio.write_text(studio.read_text("utf-8").replace("\n\n", f"\n\n{OPEN_EDITOR}\n\n", 1), encoding="utf-8")
     config = (HERE / "site" / "zensical.toml").read_text("utf-8")
     (source / "zensical.toml").write_text(config.replace("nav = []", f"nav = {toml(navigation())}"), encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     subprocess.run(command, cwd=source, check=True)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.move(source / "html", folder)
+    if editor:
+        make_editor.make(folder / "editor")
+    else:
+        print("the editor was left out: it needs Pyodide, by Node: npm ci --prefix web")
     print(f"{folder / 'index.html'}")
 
 

@@ -99,6 +99,7 @@ USES = [
     ("predict run the --max-tokens 3", "the"),
     ("evaluate run", "perplexity"),
     ("serve run", "pip install 'transformula[serve]'"),
+    ("studio", "pip install 'transformula[serve]'"),
     (
         "prepare text.txt --validation text.txt --overlap keep --tokenizer bytes --workers 1 --out tokens",
         "wrote tokens",

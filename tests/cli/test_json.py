@@ -143,7 +143,7 @@ def printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> tuple[i
 
 
 def test_every_verb_is_tried() -> None:
-    assert {*EASY, "serve"} == {*door.all_verbs()}, "a server ends when it is stopped: tests/serving"
+    assert {*EASY, "serve", "studio"} == {*door.all_verbs()}, "servers end when they are stopped: tests/serving"
 
 
 @pytest.mark.parametrize("verb", EASY)
@@ -171,6 +171,7 @@ MISTAKES = {
     "choose": ["text", "the cat", "--choices", "dog"],
     "evaluate": ["missing"],
     "serve": ["missing"],
+    "studio": ["--port", "99999"],
     "prepare": ["missing.txt"],
     "repeat": ["missing"],
     "prune": ["missing"],

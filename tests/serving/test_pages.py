@@ -142,6 +142,8 @@ def visited(browser: Any, link: str, width: int = 1280, scheme: str = "light") -
 
 
 def write(tab: Any, text: str) -> None:
+    tab.evaluate("window.scrollTo(0, 0)")
+    until(tab, "window.scrollY === 0")
     tab.click(".cm-content")
     tab.keyboard.press("Control+a")
     tab.keyboard.insert_text(text)
@@ -207,10 +209,25 @@ def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
     tab.fill("#prompt", "the cat")
     tab.click("#write-go")
     until(tab, "document.querySelector('#written').textContent.length > 20", timeout=60_000)
+    tab.click("#inside button")
+    until(
+        tab, "document.querySelector('#inside-picture image')?.getAttribute('xlink:href')?.startsWith('data:image/png')"
+    )
+    tab.select_option("#look", "ablate")
+    tab.select_option("#silence", "layers.1.line1.add.left")
+    tab.click("#inside button")
+    until(tab, "document.querySelector('#inside-said').textContent.includes('layers.1.line1.add.left')")
+    assert tab.locator("#inside-picture svg").count() == 1
     tab.click("#resume")
     until(tab, "document.querySelector('#run-name').textContent.includes('running')")
     tab.click("#stop")
     until(tab, "!document.querySelector('#run-name').textContent.includes('running')", timeout=60_000)
+    write(tab, "x = norm(x + attention(x))\nx = norm(x + mlp(x))")
+    until(tab, "document.querySelector('#command').textContent.includes('norm(x + mlp(x))')")
+    tab.fill("#minutes", "0.05")
+    tab.click("#train-both")
+    tab.wait_for_selector("#curve path.beside", timeout=60_000)
+    until(tab, "document.querySelector('#run-name').textContent.split('ended').length === 3")
     folder = page.studio.folder / "better"
     folder.mkdir(exist_ok=True)
     (folder / "report.html").write_text("<h1>better</h1><script>parent.document.title = 'taken'</script>")
@@ -231,6 +248,9 @@ def test_nothing_is_wider_than_the_screen(browser: Any, page: Page, width: int, 
     tab, _ = visited(browser, f"{page.address}/#key={KEY}", width, scheme)
     tab.select_option("#gallery", "vaswani")
     until(tab, "document.querySelector('#page').textContent.includes('encoder')")
+    if tab.locator("#runs button").count():  # one that was trained by a test before
+        tab.locator("#runs button").first.click()
+        tab.wait_for_selector("#run:not([hidden])")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     small = """[...document.querySelectorAll('button, select, input, textarea')].filter((e) =>
       e.offsetParent && !e.labels?.length && !e.getAttribute('aria-label') && !e.textContent.trim()).length"""

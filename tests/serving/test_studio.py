@@ -137,6 +137,30 @@ def test_a_run_is_stopped_and_goes_on(page: Page) -> None:
     page.post(f"/studio/runs/{name}/stop", {})
 
 
+@pytest.mark.parametrize("look", ["attention", "norms", "gradients", "lens", "ablate", "collapse", "training"])
+def test_looks_inside(page: Page, trained: str, look: str) -> None:
+    page.until(trained, "ended")
+    shown = page.post(f"/studio/runs/{trained}/inside", {"look": look, "text": "the cat sees the bird"})
+    assert shown["svg"].lstrip().startswith("<") and "<svg" in shown["svg"] and shown["text"]
+    assert shown["command"].startswith(f"transformula inspect {page.studio.folder / trained} {look}")
+
+
+def test_an_edge_is_silenced(page: Page, trained: str) -> None:
+    page.until(trained, "ended")
+    names = [one["name"] for one in page.get(f"/studio/runs/{trained}/places")["places"]]
+    assert "layers.1.attention.input" in names and "layers.1.line1.add.left" in names
+    body = {"look": "ablate", "silence": "layers.1.line1.add.left"}
+    shown = page.post(f"/studio/runs/{trained}/inside", body)
+    assert "layers.1.line1.add.left" in shown["text"] and "--at layers.1.line1.add.left" in shown["command"]
+    wrong: list[tuple[dict[str, str], str]] = [
+        ({"look": "norms", "silence": "x"}, "ablate"),
+        ({"look": "ablate", "silence": "nowhere"}, "nowhere"),
+        ({"look": "patch"}, "look"),
+    ]
+    for bad, said in wrong:
+        assert said in page.post(f"/studio/runs/{trained}/inside", bad)["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -30,7 +30,7 @@ export function picture(svg: string): Node {
   for (const element of [root, ...root.querySelectorAll("*")]) {
     if (/^(script|foreignObject|iframe|object|embed)$/i.test(element.nodeName)) element.remove();
     for (const { name, value } of [...element.attributes])
-      if (/^on/i.test(name) || (/href$/i.test(name) && !value.startsWith("#"))) element.removeAttribute(name);
+      if (/^on/i.test(name) || (/href$/i.test(name) && !/^(#|data:image\/png;base64,)/.test(value))) element.removeAttribute(name);
   }
   return document.importNode(root, true);
 }

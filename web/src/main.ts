@@ -40,7 +40,7 @@ class Page {
   readonly editor: Editor;
   numbers: Record<string, number>;
   explained: Answer = {};
-  private before = "";
+  before = "";
   private timer = 0;
   private asked = 0;
 

@@ -1,7 +1,7 @@
 // What a server of ours adds to the editor: train it now, see its curve, write with it, open runs and reports.
 
 import { Answer, call } from "./asking";
-import { byId, el } from "./dom";
+import { byId, el, picture } from "./dom";
 import type { Page } from "./main";
 
 const POLL = 1000; // milliseconds between two looks at a run that goes on
@@ -18,8 +18,8 @@ interface Curve {
   loss: number;
 }
 
-/** Losses by step as a line, with the n-grams that they are held to. */
-function curve(training: Curve[], validation: Curve[], lines: Record<string, number>): SVGElement {
+/** Losses by step as lines, with the n-grams that they are held to, and the validation loss of a run beside it. */
+function curve(training: Curve[], validation: Curve[], lines: Record<string, number>, beside: Curve[]): SVGElement {
   const width = 560, height = 240, left = 46, bottom = 24;
   const make = (name: string, attributes: Record<string, string | number>, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -28,7 +28,7 @@ function curve(training: Curve[], validation: Curve[], lines: Record<string, num
     return element;
   };
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "loss by step", class: "curve" });
-  const every = [...training, ...validation];
+  const every = [...training, ...validation, ...beside];
   if (!every.length) return svg as SVGElement;
   const most = Math.max(...every.map((p) => p.step), 1);
   const values = [...every.map((p) => p.loss), ...Object.values(lines)];
@@ -43,7 +43,7 @@ function curve(training: Curve[], validation: Curve[], lines: Record<string, num
     svg.append(make("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: "baseline" }));
     svg.append(make("text", { x: width - 10, y: y(value) - 3, "text-anchor": "end" }, name));
   }
-  for (const [points, kind] of [[training, "training"], [validation, "validation"]] as const) {
+  for (const [points, kind] of [[training, "training"], [beside, "beside"], [validation, "validation"]] as const) {
     const path = points.map((p, n) => `${n ? "L" : "M"}${x(p.step).toFixed(1)} ${y(p.loss).toFixed(1)}`).join("");
     if (path) svg.append(make("path", { d: path, class: kind }));
   }
@@ -53,12 +53,17 @@ function curve(training: Curve[], validation: Curve[], lines: Record<string, num
 
 class Studio {
   private shown = "";
+  private beside = "";
   private timer = 0;
 
   constructor(private readonly page: Page) {
     byId("studio").hidden = false;
     byId("train").addEventListener("submit", (event) => this.send(event, () => this.train()));
     byId("write").addEventListener("submit", (event) => this.send(event, () => this.write()));
+    byId("inside").addEventListener("submit", (event) => this.send(event, () => this.inside()));
+    byId("train-both").addEventListener("click", () => this.attempt(() => this.trainBoth()));
+    const look = byId("look") as HTMLSelectElement;
+    look.addEventListener("change", () => (byId("silence-label").hidden = look.value !== "ablate"));
     byId("stop").addEventListener("click", () => this.attempt(() => this.act("stop")));
     byId("resume").addEventListener("click", () => this.attempt(() => this.act("resume")));
     const source = byId("source") as HTMLSelectElement;
@@ -81,19 +86,31 @@ class Studio {
   }
 
   private async train(): Promise<void> {
-    const minutes = Number((byId("minutes") as HTMLInputElement).value);
-    const source = (byId("source") as HTMLSelectElement).value;
-    const own = (byId("own-text") as HTMLTextAreaElement).value;
-    const { editor, numbers } = this.page;
-    const body = { text: editor.text, numbers, minutes, ...(source === "own" ? { own } : { source }) };
-    const run: Run = await (await call("studio/train", body)).json();
+    const run = await this.begin(this.page.editor.text);
     await this.list();
     await this.open(run.name);
   }
 
+  /** Both learn from the same batches in the same order, since the data and the seed are the same. */
+  private async trainBoth(): Promise<void> {
+    const before = await this.begin(this.page.before);
+    const run = await this.begin(this.page.editor.text);
+    await this.list();
+    await this.open(run.name, before.name);
+  }
+
+  private async begin(text: string): Promise<Run> {
+    const minutes = Number((byId("minutes") as HTMLInputElement).value);
+    const source = (byId("source") as HTMLSelectElement).value;
+    const own = (byId("own-text") as HTMLTextAreaElement).value;
+    const { numbers } = this.page;
+    const body = { text, numbers, minutes, ...(source === "own" ? { own } : { source }) };
+    return (await call("studio/train", body)).json();
+  }
+
   private async act(what: string): Promise<void> {
     await call(`studio/runs/${encodeURIComponent(this.shown)}/${what}`, {});
-    await this.open(this.shown);
+    await this.open(this.shown, this.beside);
   }
 
   private async list(): Promise<void> {
@@ -101,7 +118,10 @@ class Studio {
     byId("runs").replaceChildren(
       ...runs.map((run: Run) =>
         el("li", {}, el("button", { onclick: () => this.attempt(() => this.open(run.name)) }, run.name),
-          ` ${run.title}, ${run.state}`)));
+          ` ${run.title}, ${run.state} `,
+          run.name !== this.shown && this.shown && el("button",
+            { onclick: () => this.attempt(() => this.open(this.shown, run.name)), "aria-label": `show ${run.name} beside` },
+            "show beside"))));
     if (reports.length) byId("reports").replaceChildren(
       ...reports.map((name: string) =>
         el("li", {}, el("button", { onclick: () => this.attempt(() => this.report(name)) }, name))));
@@ -115,22 +135,57 @@ class Studio {
     frame.scrollIntoView();
   }
 
-  private async open(name: string): Promise<void> {
+  private async run(name: string): Promise<Answer> {
+    return (await call(`studio/runs/${encodeURIComponent(name)}`)).json();
+  }
+
+  private async open(name: string, beside = ""): Promise<void> {
     clearTimeout(this.timer);
+    if (name !== this.shown) this.places(name);
     this.shown = name;
-    const run: Answer = await (await call(`studio/runs/${encodeURIComponent(name)}`)).json();
+    this.beside = beside;
+    const run = await this.run(name);
+    const other = beside ? await this.run(beside) : undefined;
     byId("run").hidden = false;
-    byId("run-name").textContent = `${run.name}: ${run.state}`;
-    byId("curve").replaceChildren(curve(run.training, run.validation, run.baselines));
+    byId("run-name").textContent = `${run.name}: ${run.state}` + (other ? ` (red: ${other.name}, ${other.state})` : "");
+    byId("curve").replaceChildren(curve(run.training, run.validation, run.baselines, other?.validation ?? []));
     byId("said").textContent = run.said;
     byId("sample").textContent = run.sample;
     byId("run-command").textContent = run.command;
     (byId("stop") as HTMLButtonElement).disabled = run.state !== "running";
     (byId("resume") as HTMLButtonElement).disabled = run.state === "running" || !run.resumable;
     (byId("write-go") as HTMLButtonElement).disabled = !run.writes;
-    if (run.state === "running") {
-      this.timer = window.setTimeout(() => this.attempt(() => this.open(name)), POLL);
+    if (run.state === "running" || other?.state === "running") {
+      this.timer = window.setTimeout(() => this.attempt(() => this.open(name, beside)), POLL);
     } else await this.list();
+  }
+
+  private places(name: string): void {
+    const select = byId("silence") as HTMLSelectElement;
+    select.replaceChildren(el("option", { value: "" }, "each sublayer"));
+    byId("inside-picture").replaceChildren();
+    byId("inside-said").textContent = byId("inside-command").textContent = "";
+    void this.attempt(async () => {
+      const { places } = await (await call(`studio/runs/${encodeURIComponent(name)}/places`)).json();
+      select.append(...places.map((place: Answer) => el("option", { value: place.name }, `${place.name}: ${place.text}`)));
+    });
+  }
+
+  private async inside(): Promise<void> {
+    const look = (byId("look") as HTMLSelectElement).value;
+    const text = (byId("inside-text") as HTMLTextAreaElement).value.trim();
+    const silence = (byId("silence") as HTMLSelectElement).value;
+    const body = { look, ...(text && { text }), ...(look === "ablate" && silence && { silence }) };
+    byId("inside-said").textContent = "looking ...";
+    try {
+      const shown = await (await call(`studio/runs/${encodeURIComponent(this.shown)}/inside`, body)).json();
+      byId("inside-picture").replaceChildren(picture(shown.svg));
+      byId("inside-said").textContent = shown.text;
+      byId("inside-command").textContent = shown.command;
+    } catch (error) {
+      byId("inside-said").textContent = "";
+      throw error;
+    }
   }
 
   private async write(): Promise<void> {

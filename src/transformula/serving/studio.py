@@ -20,6 +20,7 @@ from pydantic import Field
 
 from ..api.editing import FILE, NUMBERS, answer, architecture_of
 from ..errors import InputError, UnknownName
+from ..plain import several
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.log import points_of, read_log
 from ..settings import Settings
@@ -33,6 +34,8 @@ NOTES = ".studio"  # in the folder of runs: what was typed, and what the command
 BASELINE = re.compile(r"^\| baseline: (.+?) \| ([\d.]+) \|$", re.M)
 SECONDS_TO_END = 60  # that a run gets to save itself
 REPORT = "report.html"
+MOST_PLACES = 500  # that are listed
+NO_TEXT = ("ablate", "training")  # looks at the validation set, or at the log
 MOST_TEXT = 2_000_000  # characters
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self';"
@@ -48,6 +51,16 @@ class TrainBody(Settings):
     source: Literal["python-docs", "python-code"] | None = Field(None, description="a built-in text to learn from")
     own: str | None = Field(None, max_length=MOST_TEXT, description="or a text of one's own")
     minutes: float = Field(0.5, gt=0, le=600, description="for how long")
+
+
+class InsideBody(Settings):
+    """POST /studio/runs/NAME/inside"""
+
+    look: Literal["attention", "norms", "gradients", "lens", "ablate", "collapse", "training"] = Field(
+        description="what is looked at"
+    )
+    text: str | None = Field(None, max_length=10_000, description="at a text, in the place of the validation set")
+    silence: str | None = Field(None, max_length=200, description="with ablate: the one place or edge to silence")
 
 
 class RunModels(Models):
@@ -124,6 +137,30 @@ class Studio:
             "resumable": any((place / "checkpoints").glob("step-*")),
             "writes": (place / "best").is_dir(),
         }
+
+    def places(self, name: str) -> dict[str, Any]:
+        """What can be silenced in a run's model: the edges of its layers, each with the line that it stands in."""
+        from ..analysis.places import edges
+        from ..api.reading import check_model, model_folder
+
+        architecture = check_model(model_folder(self.place(name)))
+        named = [each for each in edges(architecture) if each.where == "layer"]
+        return {"places": [{"name": each.name, "text": each.text} for each in named[:MOST_PLACES]]}
+
+    def inside(self, name: str, body: InsideBody) -> dict[str, Any]:
+        """A look inside a run's best model: a picture, a table, and the command that prints them. Raises InputError."""
+        from ..api.inspect import inspect
+
+        options: dict[str, Any] = {} if body.text is None or body.look in NO_TEXT else {"text": body.text}
+        if body.silence is not None:
+            if body.look != "ablate":
+                raise InputError("silence: stands with the look ablate")
+            options["at"] = [body.silence]
+        place = self.place(name)
+        shown = inspect(place, body.look, **options)
+        typed = ["transformula", "inspect", str(place), body.look]
+        typed += [word for key, value in options.items() for word in (f"--{key}", *several(value))]
+        return {"svg": shown.svg, "text": repr(shown), "command": shlex.join(typed)}
 
     def report(self, name: str) -> str:
         """The report of a comparison. Raises UnknownName."""
