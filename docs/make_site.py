@@ -28,7 +28,7 @@ BUILD = ROOT / "build"
 GALLERY = "gallery.html"
 PICTURES = (".svg", ".png")
 BROWSE = f"[Browse the gallery](../{GALLERY}): diagrams, costs and warnings, to be searched and filtered."
-OPEN_EDITOR = '<a href="../../editor/index.html">Open the editor in this browser</a>; nothing is installed.'
+OPEN_EDITOR = '<a href="../editor/index.html">Open the editor in this browser</a>; nothing is installed.'
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 FENCED = re.compile(r"(^(?:````.*?^````|```.*?^```)$)", flags=re.DOTALL | re.MULTILINE)
 LEXERS = {".py": "python", ".yaml": "yaml"}

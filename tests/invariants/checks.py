@@ -189,7 +189,7 @@ def rows_that_come_and_go(model: nn.Module, given: Given) -> None:
     with torch.no_grad():
         whole = joined(model(**given))
         running, now = model.start(2, LENGTH), {0: 0, 1: 0}
-        running.apart = True
+        running.set_apart(True)
         of_place: dict[int, int] = {}
         for place, row, count in ((1, 0, 4), (0, 1, 2), (1, 2, 3), (0, 0, 5)):
             if place in of_place:

@@ -241,6 +241,31 @@ def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
 
 
 @pytest.mark.slow
+@needs_modules
+@needs_browser
+def test_six_lessons_are_walked_through(browser: Any, offline: str) -> None:
+    tab, errors = visited(browser, offline)
+    until(tab, "document.querySelectorAll('#lesson option').length === 7")
+    for number, lesson in enumerate(answer({"call": "lessons"})["lessons"]):
+        tab.select_option("#lesson", str(number))
+        asked = 0
+        while not tab.locator("#course .mistake").count():
+            if tab.locator("#course .step button", has_text="Go on").count():
+                tab.locator("#course .step button", has_text="Go on").click()
+                continue
+            assert tab.locator("#course fieldset").count() == asked + 1
+            step = [each for each in lesson["steps"] if "ask" in each][asked]
+            tab.locator("#course fieldset").nth(asked).locator("input").nth(step["right"] - 1).check()
+            told = tab.locator("#course fieldset").nth(asked).locator("[role=status]").inner_text()
+            assert told.split() == ["Yes.", *step["answer"].split()]
+            asked += 1
+        assert asked == len([step for step in lesson["steps"] if "ask" in step])
+        until(tab, "!document.querySelector('#mistake').textContent")
+    tab.click("#lesson-close")
+    assert not tab.is_visible("#course") and not errors
+
+
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)

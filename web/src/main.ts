@@ -1,6 +1,7 @@
 // The page: an equation editor with what its text means; beside it, where a server of ours is, training and writing.
 
 import { Answer, Ask, inBrowser, keyOfLink, ofServer } from "./asking";
+import { Course } from "./course";
 import { byId, el, picture } from "./dom";
 import { Editor, knowWords } from "./editor";
 import { studio } from "./studio";
@@ -81,6 +82,7 @@ class Page {
       kinds.get(kind)!.append(el("option", { value: name }, `${name}: ${title}`));
     }
     select.addEventListener("change", () => this.openEntry(select.value));
+    new Course(this, (await this.ask({ call: "lessons" })).lessons ?? []);
     if (local) studio(this);
   }
 

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import gallery
@@ -27,6 +28,7 @@ from ..language.messages import FormulaError
 from ..language.model_file import read_text
 from ..language.model_text import ModelText, from_formula
 from ..language.model_writing import write_text
+from ..structured import load_yaml
 from .reading import known_words
 
 FILE = "language:"  # how a model file begins
@@ -152,8 +154,14 @@ def entry(name: str) -> dict[str, Any]:
     return {"text": write_text(gallery.load(name))}
 
 
+def lessons() -> dict[str, Any]:
+    """The course: see `lessons.yaml`."""
+    return {"lessons": load_yaml(Path(__file__).with_name("lessons.yaml"))}
+
+
 CALLS: dict[Any, Callable[..., dict[str, Any]]] = {
     "explain": explain, "words": words, "word": word, "entries": entries, "entry": entry,
+    "lessons": lessons,
 }  # fmt: skip
 
 

@@ -195,7 +195,7 @@ class RunningBatch:
 
     def _start(self, texts: Sequence[tuple[list[int], PrefixSource | None]]) -> tuple[Any, list[list[int]]]:
         """A decoding of texts that stands where what was read before ends, and what is left to read of each."""
-        decoding = self.model.start(len(texts), max(len(tokens) for tokens, _ in texts))
+        decoding = self.model.start(len(texts), self._capacity(max(len(tokens) for tokens, _ in texts)))
         for place, (_, source) in enumerate(texts):
             if source is not None:
                 decoding.put([place], source.decoding, [source.row], [source.length])
@@ -230,6 +230,10 @@ class RunningBatch:
 
     def _seat(self, requests: Sequence[TextRequest], decoding: Any, rows: Sequence[int]) -> None:
         """Give rows of another decoding places among the running texts."""
+        if not self.places and len(rows) == decoding.batch == size_for(len(rows)):  # these become the running ones
+            decoding.set_apart(len(rows) > 1)
+            self.decoding, self.places, self._loose = decoding, list(requests), 0
+            return
         size, longest = size_for(len(self.live) + len(rows)), max(decoding.sizes[row] for row in rows) + 1
         if size > len(self.places) or longest > self.decoding.capacity:
             self._move(max(size, len(self.places)), longest)
@@ -242,15 +246,19 @@ class RunningBatch:
         """Move the running texts into a decoding of so many places and positions at least."""
         before, live = self.decoding, [place for place, each in enumerate(self.places) if each is not None]
         longest = max([longest, *(before.sizes[place] + 1 for place in live)])
-        capacity = FIRST_CAPACITY
-        while capacity < longest:
-            capacity *= 2
-        self.decoding = self.model.start(size, min(capacity, self.model.context_limit or LARGEST))
-        self.decoding.apart = size > 1
+        self.decoding = self.model.start(size, self._capacity(longest))
+        self.decoding.set_apart(size > 1)
         if live:
             self.decoding.put(range(len(live)), before, live)
         self.places = [self.places[place] for place in live] + [None] * (size - len(live))
         self._loose = 0
+
+    def _capacity(self, longest: int) -> int:
+        """Positions to have room for: powers of two, so that programs of few sizes are made."""
+        capacity = FIRST_CAPACITY
+        while capacity < longest:
+            capacity *= 2
+        return min(capacity, self.model.context_limit or LARGEST)
 
     def _leave(self, ended: Sequence[Ended]) -> None:
         """Free the places of texts that have ended."""

@@ -147,6 +147,12 @@ class Decoding:
         self._note_sizes([taken.get(place, size) for place, size in enumerate(self._sizes)])
         self.version += grown or before != (self.start is None)
 
+    def set_apart(self, apart: bool) -> None:
+        """Say whether rows come and go (`apart`)."""
+        before, self.apart = self.start is None, apart
+        self._note_sizes(self._sizes)
+        self.version += before != (self.start is None)
+
     def free(self, places: Sequence[int]) -> None:
         """Let nothing be read any more of these rows, which stay until others are `put` there."""
         self.lengths = self.lengths.index_fill(0, torch.tensor(list(places), device=self.lengths.device), 0)
