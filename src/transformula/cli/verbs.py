@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +17,17 @@ from .answers import FORMATS, Answers
 from .converse import converse
 from .options import RUN, USE, WITH, Command, Given, Parser, machine, option
 from .output import ESCAPES, write_array, write_output
-from .verb_inputs import check, first_column, inputs_of
+from .verb_inputs import VerbInputs, check, first_column, inputs_of
 
 if TYPE_CHECKING:
     from ..api.model import Model
     from ..settings import Settings
     from ..tasks.verb import Verb
+    from .kept_answers import KeptAnswers
 
 
+FEWEST_KEPT = 64  # inputs of a file, for its answers to be kept while they are made
+SECONDS_TOLD = 5  # after which it is said how many inputs were answered a second
 PREDICT = "answer inputs with a trained model, whatever its task is"
 
 
@@ -103,7 +108,7 @@ def add_options(verb: Verb, parser: Parser) -> None:
         for name in verb.columns[1:]:
             parser.add(f"--{name}", "FILE", f"a text, the {name} of all inputs (default: each row of --input has one)")
         array = "; FILE.npy: as one array" if verb.arrays else ""
-        parser.add("--output", "FILE", f"write the answers there{array}; on failure nothing is written")
+        parser.add("--output", "FILE", f"write the answers there{array}, whole or not at all; of a long --input that was stopped the same command goes on")
         what = "one line or one JSON object per input, or a row with the input's columns"
         parser.add_argument("--format", choices=FORMATS, help=f"{what} (default: text, but csv of and to a .csv)")
         parser.add("--scores", None, "print each text's score before it, separated by a tab")
@@ -160,9 +165,15 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     answers = Answers(verb, given, getattr(settings, "n_best", 1) > 1, inputs)
     prefix = given["prefix"] if verb.prefix else None
     show = inputs.count is not None and (output is not None or not sys.stdout.isatty())
-    with counting(f"{verb.name}: inputs", show) as progress:
+    kept = kept_answers(model, given, settings, inputs, answers)
+    arriving, begun, before = inputs.pieces, time.monotonic(), answers.number
+    if kept is not None:
+        arriving = [values[kept.count :] for values in inputs.pieces]
+    with counting(f"{verb.name}: inputs", show) as progress, ExitStack() as ending:
+        if kept is not None:
+            ending.callback(kept.leave)
         pieces = stream(
-            must_predict(model.predictor), modules, inputs.pieces, settings, prefix=prefix, bad_rows=inputs.bad_rows
+            must_predict(model.predictor), modules, arriving, settings, prefix=prefix, bad_rows=inputs.bad_rows
         )
         for some in pieces:
             for value, best in some:
@@ -170,13 +181,41 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
             if direct:
                 sys.stdout.writelines(f"{line}\n" for line in answers.take())
                 sys.stdout.flush()
+            if kept is not None:
+                kept.add(answers.number, answers.take())
             progress(answers.number, inputs.count or answers.number)
     answers.print()
     if output is not None:
-        (write_array if answers.as_array else write_output)(output, answers.take())
+        lines = answers.take() if kept is None else kept.all_lines
+        (write_array if answers.as_array else write_output)(output, lines)
+    if kept is not None:
+        kept.remove()
+        seconds = time.monotonic() - begun
+        if seconds > SECONDS_TOLD:
+            rate = (answers.number - before) / seconds
+            print(f"{answers.number - before:,} inputs, {rate:,.3g} a second", file=sys.stderr)
     if given["json"]:
         given.show("", {"texts": answers.texts, "settings": settings.plain(), "output": output})
     return 0
+
+
+def kept_answers(
+    model: Model, given: Given, settings: Settings, inputs: VerbInputs, answers: Answers
+) -> KeptAnswers | None:
+    """What keeps the answers to a long file while they are made, with those that an earlier command has kept; None
+    where nothing is kept."""
+    lines = given["output"] is not None and not answers.as_array and not given["json"]
+    if not lines or given["input"] is None or (inputs.count or 0) < FEWEST_KEPT or model.folder is None:
+        return None
+    from .kept_answers import KeptAnswers, question
+
+    how = {key: value for key, value in given.arguments.items() if key not in ("output", "input", "threads")}
+    asked = question(model.folder, Path(given["input"]).expanduser(), settings.plain(), how)
+    kept = KeptAnswers(given["output"], asked, answers.take())
+    if kept.count:
+        answers.number = kept.count
+        print(f"{kept.count:,} of {inputs.count:,} inputs were answered before: going on from there", file=sys.stderr)
+    return kept
 
 
 def go_on(model: Model, given: Given, settings: Settings) -> int:

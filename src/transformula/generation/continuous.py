@@ -78,6 +78,10 @@ class TextRequest:
         self.prompt = len(self.tokens)
         self.random = torch.Generator().manual_seed(self.settings.seed)
         self.reused = 0  # tokens of the prompt that were not read again
+        changed = self.bias or self.presence or self.frequency or self.constraint is not None
+        penalized = self.settings.repetition_penalty != 1.0
+        # the most likely token is written, and nothing else is wanted
+        self.plain = self.settings.temperature == 0 and not (changed or penalized) and self.likeliest is None
 
     @property
     def written(self) -> list[int]:
@@ -278,23 +282,32 @@ class RunningBatch:
     # Steps -----------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        """Write one token of every running text."""
-        fits = size_for(len(self.live))
-        self._loose = self._loose + 1 if fits < len(self.places) and not self.waiting and not self.reading else 0
+        """Write one token of every running text. What Python does here counts: a small model's step takes 2 ms."""
+        live = [place for place, each in enumerate(self.places) if each is not None]
+        if len(live) == len(self.places) or self.waiting or self.reading:
+            self._loose = 0
+        else:
+            self._loose += size_for(len(live)) < len(self.places)
         if self._loose > STEPS_TO_SHRINK:
-            self._move(fits, 0)
+            self._move(size_for(len(live)), 0)
+            live = [*range(len(live))]
         if self.decoding.longest + 1 > self.decoding.capacity:
             self._move(len(self.places), self.decoding.longest + 1)
+            live = [place for place, each in enumerate(self.places) if each is not None]
         ids = [[0 if each is None else each.tokens[-1]] for each in self.places]
         tokens = torch.tensor(ids, device=self.device)
         logits = logits_of(self.model, step_model(self.model, tokens, self.decoding))[:, -1]
-        live = [place for place, each in enumerate(self.places) if each is not None]
         self.steps, self.rows = self.steps + 1, self.rows + len(live)
-        self._leave(self._choose(self.live, logits if len(live) == len(self.places) else logits[live]))
+        requests = [each for each in self.places if each is not None]
+        self._leave(self._choose(requests, logits if len(live) == len(self.places) else logits[live]))
 
     def _choose(self, requests: Sequence[TextRequest], logits: Tensor) -> list[Ended]:
         """Write the next token of each text, by logits (texts, vocab), which are changed; those that end."""
-        finite = [math.isfinite(most) for most in logits.amax(-1).tolist()]
+        best = logits.max(-1)
+        finite = [math.isfinite(most) for most in best.values.tolist()]
+        if all(finite) and all(request.plain for request in requests):
+            chosen = zip(requests, best.indices.tolist(), strict=True)
+            return [Ended(request) for request, token in chosen if add(request, token, None)]
         ended = [
             Ended(request, not_finite([self.model], len(request.written)))
             for request, whole in zip(requests, finite, strict=True)
