@@ -108,7 +108,8 @@ def add_options(verb: Verb, parser: Parser) -> None:
         for name in verb.columns[1:]:
             parser.add(f"--{name}", "FILE", f"a text, the {name} of all inputs (default: each row of --input has one)")
         array = "; FILE.npy: as one array" if verb.arrays else ""
-        parser.add("--output", "FILE", f"write the answers there{array}, whole or not at all; of a long --input that was stopped the same command goes on")
+        whole = "whole or not at all; of a long --input that was stopped the same command goes on"
+        parser.add("--output", "FILE", f"write the answers there{array}, {whole}")
         what = "one line or one JSON object per input, or a row with the input's columns"
         parser.add_argument("--format", choices=FORMATS, help=f"{what} (default: text, but csv of and to a .csv)")
         parser.add("--scores", None, "print each text's score before it, separated by a tab")
