@@ -32,6 +32,7 @@ from transformula.serving.models import Models, Served, served
 from transformula.serving.openapi import BODIES, EXAMPLES
 from transformula.serving.predicting import checked
 from transformula.serving.settings import KEY, ServeSettings
+from transformula.tasks.classification import Classifier
 
 # Every task ----------------------------------------------------------------------------------------------------------
 
@@ -68,6 +69,39 @@ def test_inputs_of_many_clients_share_batches(server: Server) -> None:
     for one, many in zip(alone, together, strict=True):
         assert one["results"][0]["answers"][0]["text"] == many["answers"][0]["text"]
     assert worker.counts.batches - before < 1 + len(texts)
+
+
+def test_one_clients_mistake_is_none_of_the_others(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a predictor raises: inputs that share a batch with it are answered."""
+    predict = Classifier.predict
+
+    def strange(kind: Any, models: Any, inputs: Any, *given: Any, **named: Any) -> Any:
+        if "bad" in inputs:
+            raise KeyError("bad")
+        return predict(kind, models, inputs, *given, **named)
+
+    monkeypatch.setattr(Classifier, "predict", strange)
+    with running({"labels": folders["labels"]}, batch_wait=0.3) as server, ThreadPoolExecutor(8) as pool:
+        texts = ["red 1", "bad", "red 2", "blue a 3"]
+        answers = list(pool.map(lambda text: server.post("/v1/predict", {"inputs": [text]}), texts))
+        assert [answer.status_code for answer in answers] == [200, 500, 200, 200]
+        worker = server.models.by_name["labels"].worker
+        assert worker is not None and worker.load == 0 and worker.counts.batches < len(texts)
+
+
+def test_a_model_that_these_settings_cannot_serve_is_told(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise InputError("weights of type int8 are for models in float32 on a CPU")
+
+    monkeypatch.setattr("transformula.engine.quicken", refused)
+    with running({"writer": folders["writer"]}, lazy=True) as server:
+        answer = server.post("/v1/completions", {"prompt": "a"})
+        assert answer.status_code == 400 and "int8" in answer.json()["error"]["message"]
+        assert server.get("/v1/models/writer").json()["state"] == "failed"
 
 
 def test_settings_of_a_task_are_checked(server: Server) -> None:

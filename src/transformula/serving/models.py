@@ -46,13 +46,20 @@ class Served:
             try:
                 model = await asyncio.to_thread(self._read)
             except Exception as error:
-                self.state = "failed"
-                self.error = error.message if isinstance(error, TransformulaError) else str(error)
+                self.fail(error)
                 raise
-            self.worker = ModelWorker(model, settings, asyncio.get_running_loop())
-            self.worker.start()
-            self.state, self.about = "ready", about(model)
-            return self.worker
+            worker = ModelWorker(model, settings, asyncio.get_running_loop())
+            try:
+                await asyncio.to_thread(worker.start)
+            except Exception as error:
+                self.fail(error)
+                raise
+            self.worker, self.state, self.about = worker, "ready", about(model)
+            return worker
+
+    def fail(self, error: Exception) -> None:
+        self.state = "failed"
+        self.error = error.message if isinstance(error, TransformulaError) else str(error)
 
     def _read(self) -> Model:
         from ..api.model import Model

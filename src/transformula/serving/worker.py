@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, RunError, TransformulaError
@@ -49,7 +49,6 @@ class Counts:
     running: int = 0
     waiting: int = 0
     prefix_bytes: int = 0
-    finished: dict[str, int] = field(default_factory=dict)
 
 
 class ModelWorker:
@@ -67,10 +66,16 @@ class ModelWorker:
         self._outbox: list[tuple[Callable[..., Any], Any]] = []
         self._asks: list[tuple[float, Ask]] = []
         self._stopping = threading.Event()
+        self._ready = threading.Event()
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
     def start(self) -> None:
+        """Begin to work; returns when the thread does. Raises InputError where the settings are none for this model."""
         self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
 
     @property
     def alive(self) -> bool:
@@ -95,23 +100,30 @@ class ModelWorker:
         import torch
 
         from ..engine import quicken
-        from ..generation.continuous import RunningBatch
         from ..model.transformer import evaluating
 
         module: Any = self.model.module
         engine, weights = self.settings.engine, self.settings.weights
-        with torch.inference_mode(), quicken(module, evaluating(module), engine, weights, brief=True) as fast:
-            batch = RunningBatch(
-                fast.model, most_rows=self.settings.rows, prefix_bytes=self.settings.prefix_memory << 20
-            )
-            busy = False
-            while not self._stopping.is_set():
-                self._take(batch, wait=not busy)
-                busy = self._advance(batch)
-                self._answer(busy)
-                self._count(batch)
-                self._hand_back()
-            self._end(batch)
+        try:
+            with torch.inference_mode(), quicken(module, evaluating(module), engine, weights, brief=True) as fast:
+                self._ready.set()
+                self._work(fast.model)
+        except Exception as error:
+            self._error = error
+            self._ready.set()
+
+    def _work(self, view: Any) -> None:
+        from ..generation.continuous import RunningBatch
+
+        batch = RunningBatch(view, most_rows=self.settings.rows, prefix_bytes=self.settings.prefix_memory << 20)
+        busy = False
+        while not self._stopping.is_set():
+            self._take(batch, wait=not busy)
+            busy = self._advance(batch)
+            self._answer(busy)
+            self._count(batch)
+            self._hand_back()
+        self._end(batch)
 
     def _take(self, batch: RunningBatch, wait: bool) -> None:
         """Take what has come; `wait` for something where there is nothing else to do."""
@@ -156,15 +168,21 @@ class ModelWorker:
         self._asks = left
         if not now:
             return
-        try:
-            answers = self._answers(now)
-        except Exception as error:
-            answers = [error] * count
         self.counts.batches += 1
         self.counts.inputs += count
-        done = iter(answers)
+        answers = iter(self._answers_or_error(now))
         for ask in now:
-            self._outbox.append((settle, (ask, [next(done) for _ in ask.inputs])))
+            self._outbox.append((settle, (ask, [next(answers) for _ in ask.inputs])))
+
+    def _answers_or_error(self, asks: Sequence[Ask]) -> list[Any]:
+        """The answers to the inputs of all; where they fail together, each request is asked alone, so that one's
+        mistake is none of the others'."""
+        try:
+            return self._answers(asks)
+        except Exception as error:
+            if len(asks) == 1:
+                return [error] * len(asks[0].inputs)
+            return [answer for ask in asks for answer in self._answers_or_error([ask])]
 
     def _answers(self, asks: Sequence[Ask]) -> list[Any]:
         """The answers to the inputs of all, or, for one that cannot be answered, its error."""
