@@ -53,6 +53,7 @@ def listen(settings: ServeSettings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
+        listening.listen(BACKLOG)  # who is told the address may come before the first request is taken
     except OSError as error:
         listening.close()
         remedy = f"name another port, or 0 for one that is free: {setting('port', '0')}"
