@@ -140,7 +140,7 @@ class Api:
         served, worker = await self.worker(body.model)
         texts = [body.input] if isinstance(body.input, str) else body.input
         if worker.predictor is None or worker.predictor.verb != "embed":
-            raise InputError("this model makes no vectors: those of the task sentence-embeddings do")
+            raise InputError("this model makes no vectors: one that `transformula embed` takes does")
         ask = ask_of(worker, PredictBody(inputs=list(texts)), self.settings)
         answers = await self.answers(request, worker, ask)
         for one in answers:

@@ -82,11 +82,12 @@ class Served:
 def about(model: Model) -> dict[str, Any]:
     """What clients may want to know of a model: what it was trained for, its size, its formula's hash."""
     from ..analysis.canonical import formula_hash
+    from ..api.reading import TASK
 
     predictor = model.predictor
     numbers = model.architecture.numbers
     known: dict[str, Any] = {
-        "task": getattr(predictor, "task", "") or ("language-modeling" if predictor is not None else ""),
+        "task": getattr(predictor, "task", "") or ("" if predictor is None else TASK),
         "verb": "" if predictor is None else predictor.verb,
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         "formula": formula_hash(model.architecture),
