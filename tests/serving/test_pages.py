@@ -218,6 +218,12 @@ def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
     tab.click("#inside button")
     until(tab, "document.querySelector('#inside-said').textContent.includes('layers.1.line1.add.left')")
     assert tab.locator("#inside-picture svg").count() == 1
+    edge = tab.locator('#picture path[data-place="layers.1.attention.input"]')
+    edge.scroll_into_view_if_needed()
+    edge.dispatch_event("click")
+    until(tab, "document.querySelector('#inside-said').textContent.includes('layers.1.attention.input')")
+    tab.locator('#picture g[data-place="layers.1.mlp.output"]').dispatch_event("click")
+    until(tab, "document.querySelector('#inside-said').textContent.includes('layers.1.mlp.output')")
     tab.click("#resume")
     until(tab, "document.querySelector('#run-name').textContent.includes('running')")
     tab.click("#stop")

@@ -57,13 +57,17 @@ class Studio {
   private timer = 0;
 
   constructor(private readonly page: Page) {
-    byId("studio").hidden = false;
+    byId("studio").hidden = byId("picture-hint").hidden = false;
     byId("train").addEventListener("submit", (event) => this.send(event, () => this.train()));
     byId("write").addEventListener("submit", (event) => this.send(event, () => this.write()));
     byId("inside").addEventListener("submit", (event) => this.send(event, () => this.inside()));
     byId("train-both").addEventListener("click", () => this.attempt(() => this.trainBoth()));
     const look = byId("look") as HTMLSelectElement;
     look.addEventListener("change", () => (byId("silence-label").hidden = look.value !== "ablate"));
+    byId("picture").addEventListener("click", (event) => {
+      const place = (event.target as Element).closest("[data-place]")?.getAttribute("data-place");
+      if (place && this.shown) void this.attempt(() => this.silence(place));
+    });
     byId("stop").addEventListener("click", () => this.attempt(() => this.act("stop")));
     byId("resume").addEventListener("click", () => this.attempt(() => this.act("resume")));
     const source = byId("source") as HTMLSelectElement;
@@ -169,6 +173,18 @@ class Studio {
       const { places } = await (await call(`studio/runs/${encodeURIComponent(name)}/places`)).json();
       select.append(...places.map((place: Answer) => el("option", { value: place.name }, `${place.name}: ${place.text}`)));
     });
+  }
+
+  /** Silences what was clicked in the diagram, a box or an edge, in the run that is open. */
+  private async silence(place: string): Promise<void> {
+    const look = byId("look") as HTMLSelectElement;
+    const select = byId("silence") as HTMLSelectElement;
+    look.value = "ablate";
+    byId("silence-label").hidden = false;
+    if (![...select.options].some((option) => option.value === place)) select.append(el("option", { value: place }, place));
+    select.value = place;
+    byId("inside").scrollIntoView();
+    await this.inside();
   }
 
   private async inside(): Promise<void> {

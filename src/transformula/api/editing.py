@@ -20,6 +20,7 @@ from ..analysis.accounting import parameters_in_words
 from ..analysis.warning_table import TABLE
 from ..analysis.word_reference import data_of, index_data
 from ..diagram.differences import difference
+from ..diagram.svg import draw_svg
 from ..errors import ConfigError, InputError, TransformulaError
 from ..inspection.explanation import explanation_of
 from ..language.check import check
@@ -78,7 +79,7 @@ def explain(text: str, numbers: Mapping[str, int] | None = None, other: str = ""
     data = explained.data
     said: dict[str, Any] = {
         "page": "\n".join(explained.rows()),
-        "svg": explained.svg if explained.diagram else "",
+        "svg": draw_svg(architecture, named=True) if explained.diagram else "",
         "hash": explained.hash,
         "file": explained.text,
         "numbers": {key: int(architecture.numbers[key]) for key in NUMBERS if key in architecture.numbers},

@@ -38,6 +38,7 @@ class DiagramPart:
     hint     the text it was made from
     mark     "+" or "-" in a difference of two diagrams; `edges` marks inputs by their position
     inside   of a definition the kind of word by which it is colored: what it mixes; "norm"; "" for neither
+    value    what it draws, of a call or an operation; `arguments`: which of its arguments each of the inputs is
     """
 
     sort: str
@@ -49,6 +50,8 @@ class DiagramPart:
     mark: str = ""
     edges: dict[int, str] = field(default_factory=dict)
     inside: str = ""
+    value: Value | None = field(default=None, repr=False, compare=False)
+    arguments: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def ordered(self) -> bool:
@@ -207,8 +210,18 @@ class _Maker:
         return self.source(value, reader)
 
     def inputs(self, arguments: Iterable[Value], line: int) -> tuple[int, ...]:
-        read = [self.edge(a, line) for a in arguments if a.kind not in FLAT]
-        return tuple(n for i, n in enumerate(read) if n not in read[:i] or self.parts[n].sort != "source")
+        return tuple(part for part, _ in self.reads(arguments, line))
+
+    def reads(self, arguments: Iterable[Value], line: int) -> list[tuple[int, int]]:
+        """The parts that yield arguments, each with the number of its argument; a source that is read twice once."""
+        read = [(self.edge(a, line), n) for n, a in enumerate(arguments) if a.kind not in FLAT]
+        parts = [part for part, _ in read]
+        return [one for i, one in enumerate(read) if one[0] not in parts[:i] or self.parts[one[0]].sort != "source"]
+
+    def of(self, value: Value, part: DiagramPart) -> DiagramPart:
+        """A part, with what it draws."""
+        part.value, part.arguments = value, tuple(n for _, n in self.reads(value.args, part.line))
+        return part
 
     def operation(self, value: Value, line: int) -> DiagramPart:
         symbol, hint, inputs = SYMBOLS[value.op], text_or(value, ""), self.inputs(value.args, line)
@@ -243,10 +256,11 @@ class _Maker:
         elif value.kind in FLAT:
             return
         elif value.op in SYMBOLS:
-            self.add(id(value), self.operation(value, line))
+            self.add(id(value), self.of(value, self.operation(value, line)))
         elif value.call is not None:
             name, inputs = call_label(value.call), self.inputs(value.args, line)
-            self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", text_or(value, name)))
+            part = DiagramPart(value.call.word.kind, name, inputs, line, "", text_or(value, name))
+            self.add(id(value), self.of(value, part))
 
     def put_definition(self, frame: Frame, line: int) -> None:
         """The box of a definition's call, its inputs in the order of its parameters; it is colored by what it does:

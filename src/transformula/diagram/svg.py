@@ -11,11 +11,12 @@ left of a column lead from what makes a piece of history, or from the stack abov
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate, pairwise
 
+from ..analysis.places import edges, places
 from ..language.graph import Architecture
 from ..plain import of_xml
 from .layout import Point, arrange, steps
@@ -149,13 +150,23 @@ def code(name: str) -> str:
     return {"+": "more", "-": "less"}.get(name, name)
 
 
+Names = Mapping[tuple[int, int | None], str]
+"""(id of a value, None) -> the value's name among `analysis.places`; with an argument's number, that of the edge."""
+
+
 class Pen:
     """Writes elements with their colors as classes, and as attributes that a style sheet overrides; without a
     palette as classes alone, for a page that has the style sheet."""
 
-    def __init__(self, palette: dict[str, str] | None) -> None:
-        self.palette = palette
+    def __init__(self, palette: dict[str, str] | None, names: Names | None = None) -> None:
+        self.palette, self.names = palette, names or {}
         self.rows: list[str] = []
+
+    def named(self, part: DiagramPart, port: int | None = None) -> str:
+        """An attribute with the name of a part's value, or of the edge into one of its ports; "" where it has none."""
+        argument = None if port is None else part.arguments[port] if port < len(part.arguments) else -1
+        name = self.names.get((id(part.value), argument), "")
+        return f' data-place="{escape(name)}"' if name else ""
 
     def color(self, what: str, name: str) -> str:
         return f' {what}="{self.palette[name]}"' if self.palette else ""
@@ -201,6 +212,8 @@ class Pen:
                 self.path(points, self.stroke(mark or "line", thick + 0.8 * bool(mark)) + dash)
                 if parts[target].sort != "leave":
                     self.arrow(points, mark or "line")
+                if place := self.named(parts[target], port):  # wide enough to be met by a finger
+                    self.path(points, f'fill="none" stroke="transparent" stroke-width="12"{place}')
             for _, x, y in (dot for dot in made.dots if dot[0] == net):
                 self.rows.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" {self.fill("line")}/>')
         for part, box in zip(parts, made.boxes, strict=True):
@@ -214,7 +227,7 @@ class Pen:
     def part(self, part: DiagramPart, box: Box) -> None:
         x, y, w, h = box
         size, look, down = LABEL, "", 4.2
-        self.rows.append(f"<g><title>{escape(part.hint or part.label, quote=False)}</title>")
+        self.rows.append(f"<g{self.named(part)}><title>{escape(part.hint or part.label, quote=False)}</title>")
         ink, width = part.mark or "line", 2.4 if part.mark else 1.2
         dash = DASHED if part.mark == "-" or part.sort == "chance" else ""
         if part.sort == "op":
@@ -369,11 +382,13 @@ class Sheet:
 
 
 def draw_diagrams(
-    shown: Sequence[Diagram], title: str, dark: bool | None = None, linked: bool = True, figure: str = ""
-) -> str:
-    """SVG of diagrams, if `linked` with their paths joined and what they read of each other; see `draw_svg`."""
+    shown: Sequence[Diagram], title: str, dark: bool | None = None, linked: bool = True, figure: str = "",
+    names: Names | None = None,
+) -> str:  # fmt: skip
+    """SVG of diagrams, if `linked` with their paths joined and what they read of each other; see `draw_svg`. `names`:
+    values and edges are elements that say which they are, as `data-place`."""
     sheet = Sheet(shown, linked)
-    pen = Pen(None if figure else DARK if dark else LIGHT)
+    pen = Pen(None if figure else DARK if dark else LIGHT, names)
     width, height = f"{sheet.width:.0f}", f"{sheet.height:.0f}"
     ids = [f"{figure}-title", f"{figure}-desc"] if figure else ["title", "desc"]
     pen.rows.append(
@@ -393,7 +408,7 @@ def draw_diagrams(
 
 def draw_svg(
     architecture: Architecture, whole: bool = False, dark: bool | None = None, opened: Collection[str] = (),
-    figure: str = "",
+    figure: str = "", named: bool = False,
 ) -> str:  # fmt: skip
     """A model's layers as SVG; equal layers are drawn once, several stacks beside each other.
 
@@ -401,7 +416,12 @@ def draw_svg(
     dark    True or False: these colors only; None: light, and dark where the page prefers that
     opened  definitions to be drawn inside too, by name
     figure  for a page with several figures: a name for this one's ids; the page has the colors (`colors`)
+    named   calls, operations and the edges into them say their places (`analysis.places`), those of the first layer
+            that is drawn so, as `data-place`
     """
     shown = diagrams(architecture, whole, opened)
-    name = architecture.name or "model"
-    return draw_diagrams(shown, f"{name}: {'the whole model' if whole else 'its layers'}", dark, figure=figure)
+    names: dict[tuple[int, int | None], str] = {}
+    if named:
+        names = {(id(p.value), p.argument): p.name for p in [*places(architecture), *edges(architecture)]}
+    title = f"{architecture.name or 'model'}: {'the whole model' if whole else 'its layers'}"
+    return draw_diagrams(shown, title, dark, figure=figure, names=names)
