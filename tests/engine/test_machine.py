@@ -176,6 +176,17 @@ def test_a_program_serves_the_next_text_and_new_weights_get_new_ones() -> None:
     assert other is not machine and changed == written(model, engine="torch")[0]
 
 
+def test_no_program_is_kept_that_another_stands_for() -> None:
+    """Prompts that become shorter: each begins before the program that there is, and a new one takes its place."""
+    model = module(PRE_NORM.replace("norm(x))", "norm(x), rotary=10000)", 1))
+    for length in (30, 20, 10, 5, 12, 25):
+        generate(model, [[3] * length], SamplingSettings(max_tokens=20, temperature=0.0, engine="kernels"))
+    _, idle = machines._MACHINES[model]
+    assert idle[-1].made and all(len(programs) == 1 for programs in idle[-1].programs.values())
+    firsts = [program.first for programs in idle[-1].programs.values() for program in programs]
+    assert min(firsts) == 5
+
+
 def test_a_text_does_not_depend_on_its_batch() -> None:
     model = module()
     together = written(model, 5, temperature=1.0)[0]

@@ -139,7 +139,9 @@ class Machine:
             failures.append(str(error))
             raise
         failures.clear()
-        self.programs.setdefault(key, []).append(program)
+        # one that was made further on in a text makes nothing that this one does not
+        others = [p for p in self.programs.get(key, ()) if p.first < program.first or p.last > program.last]
+        self.programs[key] = [*others, program]
         return program
 
 
