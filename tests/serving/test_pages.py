@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import functools
 import http.server
+import importlib
 import json
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,11 @@ import make_editor  # noqa: E402
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NODE = shutil.which("node")
-playwright = pytest.importorskip("playwright.sync_api") if BROWSER else None
+playwright = importlib.import_module("playwright.sync_api") if BROWSER and find_spec("playwright") else None
 needs_modules = pytest.mark.skipif(
     not (make_editor.PYODIDE / "pyodide.mjs").is_file(), reason="needs Pyodide: npm ci --prefix web"
 )
-needs_browser = pytest.mark.skipif(playwright is None, reason="needs Chromium and Python's playwright")
+needs_browser = pytest.mark.skipif(playwright is None, reason="needs Chromium, and pip install playwright")
 WIDTHS, SCHEMES = (390, 1280, 1920), ("light", "dark")
 WRONG, RIGHT = "x = x + attenion(norm(x))\nx = x + mlp(norm(x))", "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
 

@@ -140,8 +140,9 @@ class Machine:
             raise
         failures.clear()
         # one that was made further on in a text makes nothing that this one does not
-        others = [p for p in self.programs.get(key, ()) if p.first < program.first or p.last > program.last]
-        self.programs[key] = [*others, program]
+        before = self.programs.get(key, [])
+        kept = [each for each in before if each.first < program.first or each.last > program.last]
+        self.programs[key] = [*kept, program]
         return program
 
 

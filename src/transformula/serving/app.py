@@ -58,14 +58,15 @@ class Api:
         """Go on with prompts."""
         body = await self.body(request, CompletionBody)
         served, worker = await self.worker(body.model)
-        job = openai.completion_job(worker, body, self.settings)
+        # in a thread: a grammar may take a while to be read
+        job = await asyncio.to_thread(openai.completion_job, worker, body, self.settings)
         return await self.write(request, served, worker, body, openai.AnswerShape(served.name, job, bool(body.echo)))
 
     async def chat(self, request: Request) -> Response:
         """Reply to messages."""
         body = await self.body(request, ChatBody)
         served, worker = await self.worker(body.model)
-        job = openai.chat_job(worker, body, self.settings)
+        job = await asyncio.to_thread(openai.chat_job, worker, body, self.settings)
         return await self.write(request, served, worker, body, openai.ChatShape(served.name, job))
 
     async def write(
