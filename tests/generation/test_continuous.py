@@ -139,6 +139,22 @@ def test_kept_prefixes_stay_within_their_memory() -> None:
         assert batch.prefixes.bytes == sum(kept.size for kept in batch.prefixes.kept)
 
 
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_a_prefix_that_there_is_no_room_for_is_read_with_each_prompt(wiring: str) -> None:
+    begin = [n % VOCAB for n in range(50)]
+    every = [Heard([*begin, n], 5, temperature=0.0) for n in range(4)]
+    module = built(wiring)
+    batch = RunningBatch(evaluating(module), prefix_bytes=1)
+    with torch.inference_mode():
+        for one in every:
+            batch.add(one.request())
+        steps = 0
+        while batch.advance():
+            steps += 1
+            assert steps < 100, "the same is read for ever"
+    assert [one.ids for one in every] == [one.alone(module) for one in every] and not batch.prefixes.kept
+
+
 def test_a_long_prompt_is_read_in_pieces_between_steps() -> None:
     module = built("rotary")
     rng = random.Random(2)

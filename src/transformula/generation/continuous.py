@@ -178,7 +178,7 @@ class RunningBatch:
                 others = list(self.waiting)[1:MOST_COMPARED]
                 shared = max((common(ids, np.array(each.tokens)) for each in others), default=0)
                 shared = min(max(shared, overlap), len(ids) - 1)
-                if shared >= max(SHORTEST, known + SHORTEST // 2):
+                if max(SHORTEST, known + SHORTEST // 2) <= shared < self.prefixes.too_long:
                     tokens = request.tokens[:shared]
                     self.reading = Reading([], *self._start([(tokens, source)]), prefix=tokens)
                     return

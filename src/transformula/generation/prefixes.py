@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from ..engine.kinds import LARGEST
 from ..model.segment_memory import tensors_of
 
 SHORTEST = 32  # tokens of a prefix that is worth keeping
@@ -39,12 +40,13 @@ class PrefixCache:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes, self.bytes, self.hits = most_bytes, 0, 0
+        self.too_long = LARGEST if most_bytes else 0  # tokens of a text that there is no room for
         self.kept: list[KeptPrefix] = []  # the one that was used last is the last
 
     def keep(self, model: Any, tokens: Sequence[int], decoding: Any, row: int) -> None:
-        """Keep a copy of a row that has read these tokens. A kept text that begins another which can be cut to it
-        leaves."""
-        if not self.most_bytes or len(tokens) < SHORTEST:
+        """Keep a copy of a row that has read these tokens, if there is room for it. A kept text that begins another
+        which can be cut to it leaves."""
+        if not SHORTEST <= len(tokens) < self.too_long:
             return
         now = np.array(tokens, dtype=np.int64)
         one = model.start(1, max(len(tokens), 1))
@@ -55,6 +57,7 @@ class PrefixCache:
                 self._remove(other)
         size = sum(tensor.numel() * tensor.element_size() for _, tensor in tensors_of(one.states))
         if size > self.most_bytes:
+            self.too_long = len(tokens)
             return
         self.kept.append(KeptPrefix(now, one, size))
         self.bytes += size

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -40,9 +40,9 @@ class FormVocabulary:
         self.tokenizer, self.end = tokenizer, ends[0] if ends else count
         pieces = [bytes(piece) for piece in tokenizer.pieces]
         pieces += [b""] * (max(count, self.end + 1) - len(pieces))
-        special = [number for number, piece in enumerate(pieces) if not piece or number in tokenizer.ends]
-        self.tokens = [b"\xff<%d>" % n if n in {*special} else piece for n, piece in enumerate(pieces)]
-        self.eos_token_id, self.bos_token_id, self.special_token_ids = self.end, None, special
+        special = {number for number, piece in enumerate(pieces) if not piece or number in tokenizer.ends}
+        self.tokens = [b"\xff<%d>" % n if n in special else piece for n, piece in enumerate(pieces)]
+        self.eos_token_id, self.bos_token_id, self.special_token_ids = self.end, None, sorted(special)
 
     def __call__(self, text: bytes | str) -> list[int]:
         written = text if isinstance(text, str) else text.decode("utf-8", errors="replace")
@@ -52,18 +52,13 @@ class FormVocabulary:
             return []
 
 
-_LIBRARY: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=8)
 def in_library(tokenizer: Tokenizer) -> tuple[Any, FormVocabulary]:
-    """The library's own tokenizer for one of ours, made once."""
-    if tokenizer not in _LIBRARY:
-        library = need("llguidance", "an answer in a form")
-        vocabulary = FormVocabulary(tokenizer)
-        wrapped = library.TokenizerWrapper(vocabulary)
-        _LIBRARY[tokenizer] = library.LLTokenizer(wrapped, n_vocab=len(vocabulary.tokens)), vocabulary
-    both: tuple[Any, FormVocabulary] = _LIBRARY[tokenizer]
-    return both
+    """The library's own tokenizer for one of ours, made once for each of the last few."""
+    library = need("llguidance", "an answer in a form")
+    vocabulary = FormVocabulary(tokenizer)
+    wrapped = library.TokenizerWrapper(vocabulary)
+    return library.LLTokenizer(wrapped, n_vocab=len(vocabulary.tokens)), vocabulary
 
 
 class Form:
