@@ -69,7 +69,7 @@ gallery: $(STAMP) ## Make the gallery a page for a browser, build/gallery.html
 site: $(STAMP) ## Make the pages a site for a browser, build/site
 	@$(BIN)/python -c "import zensical" 2> /dev/null || \
 	  $(BIN)/python -m pip install --quiet --no-compile --no-build-isolation -c constraints.txt -e '.[site]'
-	@[ -d web/node_modules ] || ! command -v npm > /dev/null || npm ci --silent --prefix web
+	@[ -d web/node_modules ] || ! command -v npm > /dev/null || npm ci --silent --prefix web || true
 	$(BIN)/python docs/make_site.py
 
 clean: ## Remove .venv, caches and the demo's run (no other run is touched)
