@@ -228,7 +228,7 @@ def test_the_command_line_opens_it(tmp_path: Path) -> None:
         found = httpx.get(address + "/studio/runs", headers={"Authorization": f"Bearer {key}"})
         assert found.json() == {"runs": [], "reports": []}
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        assert process.wait(30) == 0
     finally:
         process.kill()
         process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def run(app: Any, settings: ServeSettings, say: Callable[[str], Any]) -> None:
         app, log_level="warning", access_log=False, server_header=False, lifespan="on", backlog=BACKLOG,
         timeout_graceful_shutdown=max(1, round(settings.grace)),
     )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # the server has ended, as it was told to
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def listen(settings: ServeSettings) -> socket.socket:
