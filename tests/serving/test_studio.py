@@ -123,6 +123,7 @@ def test_the_command_that_is_shown_is_what_was_run(page: Page, trained: str) -> 
     assert page.get(f"/studio/runs/{trained}")["command"].endswith("--minutes 0.06"), "to go on takes as long again"
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_and_goes_on(page: Page) -> None:
     run = page.post("/studio/train", {"text": PRE, "numbers": SMALL, "own": OWN, "minutes": 5})
     name = run["name"]
