@@ -230,14 +230,14 @@ def test_an_error_ends_every_text_once_and_the_next_begins_well() -> None:
 
 def test_log_probabilities_are_the_models_own() -> None:
     module, heard = built("rotary"), Heard([3, 4, 5], 6, temperature=1.3, top_k=2)
-    run(RunningBatch(evaluating(module)), [heard.request(likeliest=3)])
+    run(RunningBatch(evaluating(module)), [heard.request(top_logprobs=3)])
     with torch.no_grad():
         logs = module(torch.tensor([[3, 4, 5, *heard.ids]])).log_softmax(-1)[0, 2:-1]
     for token, row in zip(heard.tokens, logs, strict=True):
         assert token.log_probability == pytest.approx(float(row[token.id]), abs=1e-4)
         best = row.topk(3)
-        assert [one for one, _ in token.likeliest] == best.indices.tolist()
-        assert [value for _, value in token.likeliest] == pytest.approx(best.values.tolist(), abs=1e-4)
+        assert [one for one, _ in token.top_logprobs] == best.indices.tolist()
+        assert [value for _, value in token.top_logprobs] == pytest.approx(best.values.tolist(), abs=1e-4)
 
 
 def test_bias_and_penalties() -> None:

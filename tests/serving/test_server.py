@@ -380,6 +380,13 @@ def refs(text: str) -> set[str]:
     return {part.partition('"')[0] for part in text.split('"#/components/schemas/')[1:]}
 
 
+def test_every_setting_of_the_server_is_read() -> None:
+    folder = Path(sys.modules["transformula.serving"].__path__[0])
+    source = "".join(path.read_text() for path in folder.glob("*.py"))
+    for name in ServeSettings.model_fields:
+        assert f"settings.{name}" in source or f"self.{name}" in source, name
+
+
 @pytest.mark.parametrize("kind", [CompletionBody, ChatBody, EmbeddingBody, PredictBody])
 def test_no_field_is_accepted_and_ignored(kind: Any) -> None:
     """Each is read by the code, or says of itself that it changes nothing, or takes the one value that is so."""

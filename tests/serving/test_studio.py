@@ -61,7 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("studio") / "runs"
     settings = ServeSettings.read({"port": 0, "key": KEY})
     models = RunModels(folder, settings)
-    studio = Studio(folder, models)
+    studio = Studio(folder)
     listening = listen(settings)
     app = application(models, settings, lazy=True, more=routes(studio), ending=studio.close)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
@@ -199,7 +199,7 @@ def test_no_name_leads_out_of_the_folder(page: Page, name: str) -> None:
     with pytest.raises(Exception, match="unknown report"):
         page.studio.report(name)
     with pytest.raises(Exception, match="unknown model"):
-        page.studio.models.find(name or "x")
+        RunModels(page.studio.folder, ServeSettings()).find(name or "x")
 
 
 def test_reports_of_comparisons(page: Page) -> None:

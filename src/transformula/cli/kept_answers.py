@@ -33,7 +33,8 @@ class KeptAnswers:
             if row is None or (not self._good and row != {"asked": asked}):
                 break
             if self._good:
-                self.count, self.lines = int(row["count"]), [*self.lines, *row["lines"]]
+                self.count = int(row["count"])
+                self.lines += row["lines"]
             self._good = end
 
     def _rows(self) -> Any:

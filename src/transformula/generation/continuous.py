@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
     id: int
     log_probability: float = 0.0
-    likeliest: Sequence[tuple[int, float]] = ()
+    top_logprobs: Sequence[tuple[int, float]] = ()
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class TextRequest:
     most        tokens that are written at most
     on_token    told of each token; whether the text ends with it
     on_end      told once, of the error that ended the text, if one did
-    likeliest   of how many of the most likely tokens the log probability is wanted with each token; None: of none
+    top_logprobs  how many of the most likely tokens are told with each token, with log p; None: no log p at all
     bias        added to the logits of tokens, by their ids
     presence    taken from the logits of tokens that were written
     frequency   and, for each time that they were
@@ -67,7 +67,7 @@ class TextRequest:
     most: int
     on_token: Callable[[Token], bool]
     on_end: Callable[[Exception | None], None]
-    likeliest: int | None = None
+    top_logprobs: int | None = None
     bias: Mapping[int, float] = field(default_factory=dict)
     presence: float = 0.0
     frequency: float = 0.0
@@ -81,7 +81,7 @@ class TextRequest:
         changed = self.bias or self.presence or self.frequency or self.constraint is not None
         penalized = self.settings.repetition_penalty != 1.0
         # the most likely token is written, and nothing else is wanted
-        self.plain = self.settings.temperature == 0 and not (changed or penalized) and self.likeliest is None
+        self.plain = self.settings.temperature == 0 and not (changed or penalized) and self.top_logprobs is None
 
     @property
     def written(self) -> list[int]:
@@ -316,7 +316,7 @@ class RunningBatch:
         logs, groups = {}, dict[Any, list[int]]()
         for row, request in enumerate(requests):
             if finite[row]:
-                logs[row] = None if request.likeliest is None else logits[row].float().log_softmax(-1)
+                logs[row] = None if request.top_logprobs is None else logits[row].float().log_softmax(-1)
                 try:
                     adjust(request, logits[row])
                 except InputError as error:  # of a form that no token can go on with
@@ -343,7 +343,7 @@ def add(request: TextRequest, token: int, logs: Tensor | None) -> bool:
     request.tokens.append(token)
     told = Token(token)
     if logs is not None:
-        values, ids = logs.topk(min(request.likeliest or 0, len(logs)))
+        values, ids = logs.topk(min(request.top_logprobs or 0, len(logs)))
         told = Token(token, float(logs[token]), list(zip(ids.tolist(), values.tolist(), strict=True)))
     ends = request.on_token(told)
     complete = request.constraint is not None and request.constraint.take(token)

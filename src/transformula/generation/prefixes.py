@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ..engine.kinds import LARGEST
 from ..model.segment_memory import tensors_of
@@ -92,8 +91,8 @@ class PrefixCache:
         return best, overlap
 
 
-def common(one: np.ndarray | Tensor, two: np.ndarray | Tensor) -> int:
+def common(one: np.ndarray, two: np.ndarray) -> int:
     """How many tokens two texts begin with alike."""
     count = min(len(one), len(two))
-    differ = np.flatnonzero(np.asarray(one[:count]) != np.asarray(two[:count]))
+    differ = np.flatnonzero(one[:count] != two[:count])
     return int(differ[0]) if len(differ) else count

@@ -426,7 +426,6 @@ def application(
     }  # fmt: skip
     app = Starlette(routes=[*first, *routes_of(api)], lifespan=lifespan, exception_handlers=handlers)
     app.add_middleware(Doorkeeper, api=api)
-    app.state.api = api
     return app
 
 

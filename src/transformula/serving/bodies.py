@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from ..plain import several
 from ..settings import Settings
 
-MOST_LIKELIEST = 20  # log probabilities beside that of the chosen token
+MAX_TOP_LOGPROBS = 20  # log probabilities beside that of the chosen token
 Texts = str | list[str]
 
 
@@ -61,7 +61,7 @@ class TextBody(Settings):
     top_p: float | None = Field(None, gt=0, le=1, description="nucleus sampling: smallest set of this probability")
     top_k: int | None = Field(None, ge=1, description="draw from the k most likely tokens; an addition to OpenAI's")
     min_p: float | None = Field(
-        None, ge=0, le=1, description="draw from tokens this many times as likely as the likeliest; an addition"
+        None, ge=0, le=1, description="min-p sampling: tokens at least this share as likely as the first; an addition"
     )
     repetition_penalty: float | None = Field(None, ge=1, le=100, description="an addition; see `transformula sample`")
     presence_penalty: float | None = Field(None, ge=-2, le=2, description="taken from logits of tokens written before")
@@ -100,7 +100,7 @@ class CompletionBody(TextBody):
     )
     echo: bool | None = Field(None, description="the text begins with its prompt")
     logprobs: int | None = Field(
-        None, ge=0, le=MOST_LIKELIEST, description="log probability of each token, and of so many likely ones"
+        None, ge=0, le=MAX_TOP_LOGPROBS, description="log probability of each token, and of so many likely ones"
     )
     best_of: int | None = Field(None, ge=1, description="as many as n: all that are written are sent")
     suffix: Literal[""] | None = Field(None, description="no text is written before another")
@@ -119,7 +119,7 @@ class ChatBody(TextBody):
     max_tokens: int | None = Field(None, ge=1, description="tokens of a reply at most (default: the model's usual)")
     max_completion_tokens: int | None = Field(None, ge=1, description="the same, as it is called now")
     logprobs: bool | None = Field(None, description="log probability of each token")
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST, description="and of so many likely ones")
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS, description="and of so many likely ones")
     modalities: list[Literal["text"]] | None = Field(None, description="text")
 
     @model_validator(mode="after")

@@ -59,7 +59,7 @@ def completion_job(worker: ModelWorker, body: CompletionBody, settings: ServeSet
     longest = max(map(len, begun), default=0)
     left = tokens_left(worker.model.module, longest, 1 if body.fit else most)  # type: ignore[arg-type]
     most = min(most, left)
-    base = Wanted((), sampling(body), most, likeliest=body.logprobs)
+    base = Wanted((), sampling(body), most, top_logprobs=body.logprobs)
     each = texts_of(body, base, begun, tokenizer, settings)
     texts = [tokenizer.decode(prompt) if isinstance(prompt, list) else prompt for prompt in prompts]
     return TextJob(each, [text for text in texts for _ in range(body.n or 1)], tokenizer)
@@ -78,8 +78,8 @@ def chat_job(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Te
     most = check_most(wanted or min(chat.usual()[1], settings.max_tokens), settings)
     if chat.context is not None:
         most = min(most, chat.context + 1 - len(prompt.ids))
-    likeliest = (body.top_logprobs or 0) if body.logprobs else None
-    base = Wanted((), sampling(body), most, apart=not chat.continues, likeliest=likeliest)
+    top_logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    base = Wanted((), sampling(body), most, apart=not chat.continues, top_logprobs=top_logprobs)
     return TextJob(texts_of(body, base, [prompt.ids], chat.tokenizer, settings), [], chat.tokenizer, prompt.note)
 
 
@@ -165,9 +165,9 @@ def check_most(wanted: int, settings: ServeSettings) -> int:
 
 
 class AnswerShape:
-    """The shape of the answers to one request, by one of the two interfaces.
+    """The shape of the answers to a request for completions.
 
-    chunk, whole   what a piece of a text, and a whole one, is called
+    offsets  characters of each text that were sent, its prompt included where that is echoed
     """
 
     kind = "text_completion"
@@ -200,13 +200,13 @@ class AnswerShape:
         return {"index": index, **content, "finish_reason": reason}
 
     def log_probabilities(self, index: int, piece: TextPiece) -> dict[str, Any] | None:
-        if self.job.wanted[index].likeliest is None:
+        if self.job.wanted[index].top_logprobs is None:
             return None
         tokens = [self.spelled(token.id) for token in piece.tokens]
         offsets = np.cumsum([self.offsets[index], *map(len, tokens[:-1])]).tolist() if tokens else []
-        likeliest = [{self.spelled(n): value for n, value in token.likeliest} for token in piece.tokens]
+        top_logprobs = [{self.spelled(n): value for n, value in token.top_logprobs} for token in piece.tokens]
         values = [token.log_probability for token in piece.tokens]
-        return {"tokens": tokens, "token_logprobs": values, "top_logprobs": likeliest, "text_offset": offsets}
+        return {"tokens": tokens, "token_logprobs": values, "top_logprobs": top_logprobs, "text_offset": offsets}
 
     def spelled(self, token: int) -> str:
         return self.job.tokenizer.decode([token]) if token < self.job.tokenizer.vocab else ""
@@ -221,6 +221,8 @@ class AnswerShape:
 
 
 class ChatShape(AnswerShape):
+    """The shape of the answers to a request for replies."""
+
     kind, streamed_kind, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
 
     def first(self, index: int) -> list[dict[str, Any]]:
@@ -238,11 +240,11 @@ class ChatShape(AnswerShape):
         return self.choice(index, {"message": message, "logprobs": self.log_probabilities(index, piece)}, reason)
 
     def log_probabilities(self, index: int, piece: TextPiece) -> dict[str, Any] | None:
-        if self.job.wanted[index].likeliest is None:
+        if self.job.wanted[index].top_logprobs is None:
             return None
         content = []
         for token in piece.tokens:
-            top = [self.token(number, value) for number, value in token.likeliest]
+            top = [self.token(number, value) for number, value in token.top_logprobs]
             content.append({**self.token(token.id, token.log_probability), "top_logprobs": top})
         return {"content": content, "refusal": None}
 

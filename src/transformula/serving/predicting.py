@@ -12,7 +12,7 @@ from ..api.inputs import must_predict, prefixes_of
 from ..data.pictures import PICTURES, PictureFile
 from ..errors import InputError
 from ..settings import Settings
-from ..tasks.predictor import Answer, Predictor
+from ..tasks.predictor import Predictor
 from ..tasks.writing import Writing
 from .bodies import PredictBody
 from .settings import ServeSettings
@@ -93,10 +93,6 @@ def answers_of(answers: Sequence[Any]) -> list[dict[str, Any]]:
     return [
         {"index": index, "error": message_of(best)}
         if isinstance(best, Exception)
-        else {"index": index, "answers": list(map(in_json, best))}
+        else {"index": index, "answers": [answer.full for answer in best]}
         for index, best in enumerate(answers)
     ]
-
-
-def in_json(answer: Answer) -> dict[str, Any]:
-    return answer.full

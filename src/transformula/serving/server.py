@@ -30,8 +30,8 @@ def serve(named: Iterable[Served], settings: ServeSettings, lazy: bool, say: Cal
 
 def serve_studio(folder: Path, settings: ServeSettings, say: Callable[[str], Any]) -> None:
     """Serve the studio's page, with the runs of a folder, until SIGTERM or SIGINT. Raises as `serve` does."""
+    studio = Studio(folder)
     models = RunModels(folder, settings)
-    studio = Studio(folder, models)
     run(application(models, settings, lazy=True, more=routes(studio), ending=studio.close), settings, say)
 
 

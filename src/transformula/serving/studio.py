@@ -83,7 +83,6 @@ class Studio:
     """The runs of a folder, and those that were begun here. Nothing outside the folder is read or written."""
 
     folder: Path
-    models: RunModels
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

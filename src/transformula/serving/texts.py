@@ -39,14 +39,14 @@ class Wanted:
     prompt     its tokens
     most       tokens that are written at most
     apart      what is written is a text of its own, not the rest of one with the prompt
-    likeliest  with each token the log probabilities of so many, None: none
+    top_logprobs  with each token the log probabilities of so many, None: none
     """
 
     prompt: Sequence[int]
     settings: SamplingSettings
     most: int
     apart: bool = False
-    likeliest: int | None = None
+    top_logprobs: int | None = None
     bias: Mapping[int, float] = field(default_factory=dict)
     presence: float = 0.0
     frequency: float = 0.0
@@ -64,10 +64,10 @@ class Text:
         self._stream = StoppingStream(pieces, stop=wanted.settings.stop, end=tokenizer.ends)
         self._tokens: list[Token] = []
         self._text = ""
-        self._listens = wanted.likeliest is not None
+        self._listens = wanted.top_logprobs is not None
         self.ended = False
         self.request = TextRequest(
-            list(wanted.prompt), wanted.settings, wanted.most, self._on_token, self._on_end, wanted.likeliest,
+            list(wanted.prompt), wanted.settings, wanted.most, self._on_token, self._on_end, wanted.top_logprobs,
             wanted.bias, wanted.presence, wanted.frequency, wanted.constraint,
         )  # fmt: skip
 

@@ -101,10 +101,6 @@ class Form:
         """Texts of a grammar in the notation of Lark, whose rule `start` is a whole text."""
         return cls(grammar, "the grammar")
 
-    def check(self, tokenizer: Tokenizer) -> None:
-        """Raise InputError for a form that is none, or that these tokens cannot write."""
-        self.begin(tokenizer)
-
     def begin(self, tokenizer: Tokenizer) -> FormConstraint:
         """What watches one text. Raises InputError."""
         library = need("llguidance", "an answer in a form")
