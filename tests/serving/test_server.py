@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -31,6 +32,7 @@ from transformula.serving.bodies import ChatBody, CompletionBody, EmbeddingBody,
 from transformula.serving.models import Models, Served, served
 from transformula.serving.openapi import BODIES, EXAMPLES
 from transformula.serving.predicting import checked
+from transformula.serving.server import listen
 from transformula.serving.settings import KEY, ServeSettings
 from transformula.tasks.classification import Classifier
 
@@ -439,6 +441,27 @@ def test_a_port_that_is_taken(folders: dict[str, Path], capsys: pytest.CaptureFi
         port = taken.getsockname()[1]
         assert main(["serve", str(folders["writer"]), "--port", str(port)]) == 2
     assert f"127.0.0.1:{port}: cannot listen there" in capsys.readouterr().err
+
+
+def test_a_small_answer_is_sent_at_once() -> None:
+    """Without TCP_NODELAY the second part of an answer waits for the first to be acknowledged, which takes 40 ms."""
+
+    async def delays() -> list[int]:
+        told: list[int] = []
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            told.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listen(ServeSettings(port=0)) as listening:
+            async with await asyncio.start_server(connected, sock=listening):
+                reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+                await reader.read()
+                writer.close()
+        return told
+
+    assert asyncio.run(delays()) == [1]
+
 
 
 def test_a_folder_that_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

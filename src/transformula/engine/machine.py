@@ -84,6 +84,28 @@ class Machine:
         self.made += 1
         return run(bound, tokens, decoding, others)
 
+    def greedy(
+        self, model: OwnStep, tokens: Tensor, decoding: Decoding, count: int, vocab: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """The likeliest tokens (batch, count), of the first `vocab`, that follow tokens (batch, 1), and their logits:
+        `count` steps at most, each of what the one before wrote. None where no program makes them."""
+        try:
+            bound = self.bound_to(model, tokens, decoding, {})
+        except NoProgram:
+            return None
+        count = min(count, bound.program.last + 1 - decoding.longest, decoding.capacity - decoding.longest)
+        bound.inputs["tokens"].copy_(tokens)
+        bound.lengths.copy_(decoding.lengths)
+        ids, largest = tokens.new_empty(len(tokens), count), torch.empty(len(tokens), count)
+        for step in range(count):
+            logits = bound.program.run(decoding.longest + step)["logits"][:, -1, :vocab]
+            torch.max(logits, -1, out=(largest[:, step], ids[:, step]))
+            bound.inputs["tokens"].copy_(ids[:, step, None])
+            bound.lengths.add_(1)
+        self.made += count
+        decoding.advance(count, None)
+        return ids, largest
+
     def untold(self) -> set[str]:
         """The reasons to say: none twice, and none of what ends by itself."""
         reasons = self.left.keys() - self.told - {FEW, COMPILING}

@@ -62,6 +62,12 @@ class Quickened:
                 return self.own.step(tokens, decoding, new=new, last=last, **others)
         return self.take_machine().step(self.own, tokens, decoding, **others)
 
+    def greedy(self, tokens: Tensor, decoding: Any, count: int, vocab: int) -> tuple[Tensor, Tensor] | None:
+        """Several steps at once; see `Machine.greedy`."""
+        if self.machine is None or not decoding.longest or (self.engine == AUTO and len(tokens) > MOST_ROWS):
+            return None
+        return self.machine.greedy(self.own, tokens, decoding, count, vocab)  # type: ignore[no-any-return]
+
 
 @contextmanager
 def quicken(
@@ -79,11 +85,11 @@ def quicken(
     if not fast.here:
         yield fast
         return
-    vars(view).update(start=fast.start, step=fast.step)
+    vars(view).update(start=fast.start, step=fast.step, greedy=fast.greedy)
     try:
         yield fast
     finally:
-        del vars(view)["start"], vars(view)["step"]
+        del vars(view)["start"], vars(view)["step"], vars(view)["greedy"]
         if fast.machine is not None:
             from .machine import give_back
 

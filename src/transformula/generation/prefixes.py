@@ -44,12 +44,13 @@ class PrefixCache:
 
     def keep(self, model: Any, tokens: Sequence[int], decoding: Any, row: int) -> None:
         """Keep a copy of a row that has read these tokens, if there is room for it. A kept text that begins another
-        which can be cut to it leaves."""
-        if not SHORTEST <= len(tokens) < self.too_long:
+        which can be cut to it leaves. Of a row that has read more, the rest is dropped, if it can be."""
+        size = decoding.sizes[row]
+        if not SHORTEST <= len(tokens) < self.too_long or (size > len(tokens) and size > decoding.rewindable):
             return
         now = np.array(tokens, dtype=np.int64)
-        one = model.start(1, max(len(tokens), 1))
-        one.put([0], decoding, [row])
+        one = model.start(1, decoding.sizes[row])
+        one.put([0], decoding, [row], [len(tokens)])
         cuts = one.rewindable >= len(tokens)
         for other in [each for each in self.kept if common(each.tokens, now) == len(each.tokens)]:
             if cuts or len(other.tokens) == len(now):

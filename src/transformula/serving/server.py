@@ -51,7 +51,8 @@ def run(app: Any, settings: ServeSettings, say: Callable[[str], Any]) -> None:
 
 def listen(settings: ServeSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) where the protocol is named; else a small answer waits 40 ms for its client
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
