@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from openai import OpenAI
 from tests.api.test_exporting import LABELED, PAIRS, trained
 from transformula import Model
 from transformula.serving.app import application
-from transformula.serving.models import Models, Served
+from transformula.serving.models import Models, Served, adapted
 from transformula.serving.server import listen
 from transformula.serving.settings import ServeSettings
 from transformula.tokenizers.characters import Characters
@@ -86,9 +86,12 @@ class Server:
 
 
 @contextmanager
-def running(folders: dict[str, Path], lazy: bool = False, **given: Any) -> Iterator[Server]:
+def running(
+    folders: dict[str, Path], lazy: bool = False, adapters: Sequence[str] = (), **given: Any
+) -> Iterator[Server]:
     settings = ServeSettings.read({"port": 0, **given})
-    models = Models([Served(name, folder) for name, folder in folders.items()], settings)
+    named = [Served(name, folder) for name, folder in folders.items()]
+    models = Models([*named, *(adapted(each, named) for each in adapters)], settings)
     listening = listen(settings)
     config = uvicorn.Config(application(models, settings, lazy), log_level="error", lifespan="on")
     server = uvicorn.Server(config)

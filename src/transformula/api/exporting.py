@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import CheckpointError, InputError, setting
 from .inputs import predictor_in
 from .reading import model_folder
 
@@ -31,11 +32,15 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
     that the run's summary shows among them, and its answers are compared with the model's. A format that is read here,
     too, is read again, and compared likewise.
 
+    "peft" is no format of a model: of a run that trained low-rank adapters it writes these alone.
+
     Raises CheckpointError for what the format cannot hold, and where an answer differs, UnknownName for a format that
     there is not, InputError for one that has its own type of weights.
     """
     from ..interop.folder import convert, type_named
 
+    if to == "peft":
+        return export_adapter(run, out, dtype)
     folder, report = model_folder(run), Path(run) / "summary.md"
     predictor = predictor_in(folder)
     leaving = Leaving(predictor, to, task_of(folder), type_named(dtype), own_texts(folder))
@@ -43,6 +48,40 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
         folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=leaving.dtype,
         extras=leaving.before, finish=leaving.finish,
     )  # fmt: skip
+
+
+def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -> Path:
+    """Write the low-rank adapters of a run as the library peft does, and hold them to the run's model. Raises
+    CheckpointError for a run that has none, or whose first weights were pruned."""
+    from ..atomic_io import disk_errors, whole_folder
+    from ..interop.peft import PeftAdapter, close, write_adapter
+    from ..interop.weights import load_tensors
+    from ..ownership import mark, refuse_strangers
+    from ..runs.folder import RunFolder
+    from ..training.settings import TrainingSettings
+
+    folder, out = model_folder(run), Path(out)
+    trained = RunFolder(folder.parent)
+    config, weights = trained.config(), "weights.safetensors"
+    if dtype is not None:
+        raise InputError(f"{setting('dtype', dtype)}: adapters have the type of the run's weights; leave it out")
+    lora = TrainingSettings.model_validate({"lora": config.get("lora")}).lora if config else None
+    if lora is None:
+        what = f"{run}: is no run that trained low-rank adapters, by {setting('init_from')} and {setting('lora')}"
+        raise CheckpointError(f"{what}; the other formats hold whole models")
+    if not (trained.fixed / weights).is_file():
+        what = f"{trained.fixed}: the weights that the run began with are gone (`prune` removes them)"
+        raise CheckpointError(f"{what}, so that its adapters cannot be told from them; export the whole model")
+    tensors, base = load_tensors(folder / weights), load_tensors(trained.fixed / weights)
+    refuse_strangers(out)
+    with disk_errors(out), whole_folder(out) as new:
+        if not write_adapter(new, base, tensors, lora.rank, Path(str(config.get("init_from", ""))).name):
+            raise CheckpointError(f"{run}: no matrix of its model is that of an adapter; export the whole model")
+        again = PeftAdapter(new).merged({**tensors, **base})
+        if far := [name for name, tensor in tensors.items() if not close(again[name], tensor)]:
+            raise CheckpointError(f"{out}: read again, {far[0]} differs from that of {folder}; export the whole model")
+        mark(new)
+    return out
 
 
 def task_of(folder: Path) -> str:

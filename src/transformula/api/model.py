@@ -137,15 +137,17 @@ class Model:
     @classmethod
     def from_folder(
         cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True,
-        dtype: str | None = None,
+        dtype: str | None = None, adapter: str | Path | None = None,
     ) -> Model:  # fmt: skip
         """A trained model: a run's folder (its best model), a model's, or a folder of transformers (config.json and
         safetensors) of a family that is a named model. Nothing in it is executed.
 
-        verify  compare the weights with the hash in their file (about a second for 300 million parameters), and refuse
-                those that are not finite
-        dtype   "float32", "bfloat16", "float16" or "float64"; by default as the weights are stored. They are mapped
-                from the files, and take memory only where their type changes
+        verify   compare the weights with the hash in their file (about a second for 300 million parameters), and refuse
+                 those that are not finite
+        dtype    "float32", "bfloat16", "float16" or "float64"; by default as the weights are stored. They are mapped
+                 from the files, and take memory only where their type changes
+        adapter  the folder of a low-rank adapter, as `export(RUN, FOLDER, to="peft")` or peft's `save_pretrained` write
+                 it: it is merged into the weights
 
         Raises CheckpointError, FormulaError.
         """
@@ -154,7 +156,10 @@ class Model:
         from ..training.machine import pick_device
 
         import_packages(use)
-        return cls._in(folder, *load_model(folder, pick_device(device), verify, dtype=type_named(dtype)))
+        if adapter is not None:
+            adapter = check_path(adapter, "the name of an adapter's folder").expanduser()
+        where = pick_device(device)
+        return cls._in(folder, *load_model(folder, where, verify, dtype=type_named(dtype), adapter=adapter))
 
     @classmethod
     def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:

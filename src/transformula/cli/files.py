@@ -13,7 +13,7 @@ from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 def export_options(parser: Parser) -> None:
     """Its options; those of a model's text are for --check."""
     parser.add("run", "RUN", f"{RUN}; with --check, any model")
-    parser.add("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers")
+    parser.add("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers; peft: adapters alone")
     parser.add("--out", "FOLDER", "the folder that is written")
     parser.add("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice")
     parser.add("--check", None, "write nothing: say in which formats the model can leave, and why not in others")
@@ -31,6 +31,7 @@ def export_options(parser: Parser) -> None:
         "transformula export runs/first --to pytorch --out exported",
         "transformula export runs/first --to onnx --out onnx",
         "transformula export runs/first --to gguf --dtype float16 --out exported",
+        "transformula export runs/tuned --to peft --out adapters/tuned",
         "transformula export --check runs/first",
         'transformula export --check "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"',
         "transformula export --check pre-norm --task classification",
@@ -42,7 +43,7 @@ def export(given: Given) -> int:
     for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
     a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
     some architectures, and others are refused with the line that differs; --check says so of any model, a formula or a
-    file too, before it is trained."""
+    file too, before it is trained. peft has the low-rank adapters alone of a run that was trained with --lora."""
     from ..api.exporting import export
     from ..api.reading import import_packages
 

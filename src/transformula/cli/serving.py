@@ -14,6 +14,10 @@ from .options import RUN, Given, Parser, machine, option, verb
 def serve_options(parser: Parser) -> None:
     """The models, and the settings of the server."""
     parser.add("runs", "RUN", f"{RUN}, or NAME=RUN: the name by which clients ask for it", nargs="+")
+    parser.add(
+        "--adapter", "NAME=FOLDER", "a low-rank adapter of the model (of several: NAME=MODEL+FOLDER): clients ask for"
+        " it as for a model; may be repeated", action="append", dest="adapter_folders",
+    )  # fmt: skip
     option("--lazy", None, "load a model when it is first asked for, not at once")(parser)
     machine(parser, "cpu")
     parser.add_settings("server", ServeSettings)
@@ -28,6 +32,7 @@ def serve_options(parser: Parser) -> None:
         "curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json'"
         ' -d \'{"prompt": "The with statement", "max_tokens": 40}\'',
         "transformula serve writer=runs/demo runs/reviews runs/translator --weights int8",
+        "transformula serve runs/demo --adapter polite=adapters/polite --adapter brief=adapters/brief",
         f"{KEY}=$(openssl rand -hex 16) transformula serve runs/demo --host 0.0.0.0",
     ],
 )
@@ -43,11 +48,12 @@ def serve(given: Given) -> int:
 
     for module in ("starlette", "uvicorn", "prometheus_client"):
         need_later(module, "a server")
-    from ..serving.models import served
+    from ..serving.models import adapted, served
     from ..serving.server import serve
 
     opening = {"device": given["device"], "use": given["use"], "verify": given["verify"]}
     named = [served(each, opening) for each in given["runs"]]
+    named += [adapted(each, tuple(named)) for each in given["adapter_folders"] or ()]
     set_threads(given["threads"])
 
     def say(address: str) -> None:

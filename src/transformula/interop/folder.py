@@ -11,6 +11,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial, reduce
 from inspect import signature
 from pathlib import Path
@@ -118,17 +119,20 @@ def load_model(
     verify: bool = True,
     format: str | None = None,
     dtype: torch.dtype | None = None,
+    adapter: Path | str | None = None,
 ) -> tuple[nn.Module, Architecture]:
     """The model of a folder, with its weights, evaluating; and the architecture that its text says.
 
-    verify  compare the weights with the hash in their file, and refuse those that are not finite
-    format  by default the folder's files say it
-    dtype   of the weights; by default as they are stored, which is float32 in our folders
+    verify   compare the weights with the hash in their file, and refuse those that are not finite
+    format   by default the folder's files say it
+    dtype    of the weights; by default as they are stored, which is float32 in our folders
+    adapter  the folder of a low-rank adapter, which is merged into the weights
 
     Raises CheckpointError that names the file and what to do, FormulaError where the text is not a formula, UnknownName
     for a format that is not registered.
     """
-    files = read_files(folder, verify, format or format_of(folder))
+    format = format or format_of(folder)
+    files = read_files(folder, verify, format) if adapter is None else adapted_files(folder, verify, format, adapter)
     for note in files.notes:
         warnings.warn(note, stacklevel=2)
     model, architecture = build_model(files, verify, dtype)
@@ -201,6 +205,22 @@ def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
         what = "is a file" if folder.exists() else "there is no such folder"
         raise CheckpointError(f"{folder}: {what}; expected a folder with a model, which holds {TEXT}")
     return read(folder, verify)
+
+
+def adapted_files(folder: Path | str, verify: bool, format: str, adapter: Path | str) -> ModelFiles:
+    """What `read_files` reads, with a low-rank adapter merged into it. Raises CheckpointError for an adapter of another
+    model, and for a format that has none."""
+    from .peft import PeftAdapter
+
+    if format == THEIRS:
+        from .named.reading import open_folder
+
+        return open_folder(Path(folder), PeftAdapter(Path(adapter), verify))
+    if format != OURS:
+        what = f"{folder}: of the format {format}, whose tensors an adapter does not name"
+        raise CheckpointError(f"{what}; import the model first (transformula import)")
+    files = read_files(folder, verify, format)
+    return replace(files, tensors=PeftAdapter(Path(adapter), verify).merged(files.tensors))
 
 
 def folder_tensors(folder: Path | str) -> tuple[dict[str, Tensor], Path]:

@@ -30,11 +30,13 @@ HASH = "transformula.sha256"
 OURS = "transformula"  # the other key of ours in the header: each betrays a file of ours if the other is damaged
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True) -> None:
-    """Write named tensors, with their hash in the header."""
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], hashed: bool = True, more: Mapping[str, str] | None = None
+) -> None:
+    """Write named tensors, with their hash in the header, and `more` notes."""
     kept = {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
     notes = {OURS: "tensors", HASH: hash_of(kept)} if hashed else {}
-    save_file(kept, path, metadata={"format": "pt", **notes})
+    save_file(kept, path, metadata={"format": "pt", **notes, **(more or {})})
     sort_header(path)
 
 
@@ -81,11 +83,11 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
     return tensors
 
 
-def stated_hash(path: Path) -> str:
-    """The hash that a file of ours says of itself, unchecked; "" where there is none."""
+def stated_hash(path: Path, key: str = HASH) -> str:
+    """The hash that a file of ours says of itself, or another note in its header, unchecked; "" where there is none."""
     try:
         with safe_open(path, framework="pt") as file:
-            return str((file.metadata() or {}).get(HASH, ""))
+            return str((file.metadata() or {}).get(key, ""))
     except (SafetensorError, OSError):
         return ""
 

@@ -236,8 +236,7 @@ class Api:
 
     async def worker(self, name: str) -> tuple[Served, ModelWorker]:
         """The model of a request, loaded."""
-        served = self.models.find(name)
-        return served, await served.load(self.settings)
+        return await self.models.load(name)
 
     def check_queue(self, worker: ModelWorker, more: int) -> None:
         """Raise RequestRefused where too much waits already."""
@@ -411,7 +410,7 @@ def application(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        loading = [] if lazy else [asyncio.create_task(load(one, settings)) for one in models.by_name.values()]
+        loading = [] if lazy else [asyncio.create_task(load(one, settings)) for one in models.first]
         try:
             yield
         finally:

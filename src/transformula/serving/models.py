@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import InputError, TransformulaError, UnknownName
+from ..errors import InputError, TransformulaError, UnknownName, setting
 from .settings import ServeSettings
 from .worker import ModelWorker
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..api.model import Model
 
 State = Literal["unloaded", "loading", "ready", "failed"]
@@ -24,17 +26,21 @@ class Served:
     """A model of a server.
 
     opening  keywords of `Model.from_folder`
+    base     the model of which this is one with an adapter; what the adapter does not change is in memory once
     about    what is said of the model to clients, once it is loaded
+    used     when it was last asked for
     """
 
     name: str
     folder: Path
     opening: Mapping[str, Any] = field(default_factory=dict)
+    base: Served | None = None
     state: State = "unloaded"
     worker: ModelWorker | None = None
     error: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
     about: dict[str, Any] = field(default_factory=dict)
+    used: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self, settings: ServeSettings) -> ModelWorker:
@@ -44,7 +50,8 @@ class Served:
                 return self.worker
             self.state, self.error = "loading", ""
             try:
-                model = await asyncio.to_thread(self._read)
+                base = None if self.base is None else (await self.base.load(settings)).model
+                model = await asyncio.to_thread(self._read, base)
             except Exception as error:
                 self.fail(error)
                 raise
@@ -61,12 +68,24 @@ class Served:
         self.state = "failed"
         self.error = error.message if isinstance(error, TransformulaError) else str(error)
 
-    def _read(self) -> Model:
+    def _read(self, base: Model | None) -> Model:
         from ..api.model import Model
 
         model = Model.from_folder(self.folder, **self.opening)
-        model.module  # noqa: B018  weights are read now, not by the first request
+        module = model.module  # weights are read now, not by the first request
+        if base is not None:
+            share(module, base.module)
         return model
+
+    @property
+    def source(self) -> Path:
+        """The folder that was named."""
+        adapter = self.opening.get("adapter")
+        return self.folder if adapter is None else Path(adapter)
+
+    @property
+    def busy(self) -> bool:
+        return self.worker is not None and self.worker.load > 0
 
     async def unload(self) -> None:
         """Stop the worker and forget the weights. Raises InputError while requests are being answered."""
@@ -76,7 +95,18 @@ class Served:
             if self.worker.load:
                 raise InputError(f"{self.name}: {self.worker.load} requests are being answered; try again later")
             worker, self.worker, self.state = self.worker, None, "unloaded"
+            worker.closing = True
             await asyncio.to_thread(worker.stop)
+
+
+def share(module: nn.Module, other: nn.Module) -> None:
+    """Let parameters of a model that equal those of another lie in memory once."""
+    import torch
+
+    known = dict(other.named_parameters())
+    for name, parameter in module.named_parameters():
+        if name in known and torch.equal(parameter, known[name]):
+            parameter.data = known[name].data
 
 
 def about(model: Model) -> dict[str, Any]:
@@ -103,17 +133,38 @@ class Models:
         self.by_name: dict[str, Served] = {}
         for one in named:
             if one.name in self.by_name:
-                what = f"two models are named {one.name}: {self.by_name[one.name].folder} and {one.folder}"
-                raise InputError(f"{what}; name one of them otherwise: NAME=RUN")
+                what = f"two models are named {one.name}: {self.by_name[one.name].source} and {one.source}"
+                raise InputError(f"{what}; name one of them otherwise: NAME={one.source}")
             self.by_name[one.name] = one
 
     def find(self, name: str) -> Served:
-        """The model of this name; "" stands for the only one. Raises UnknownName."""
-        if not name and len(self.by_name) == 1:
-            return next(iter(self.by_name.values()))
+        """The model of this name; "" stands for the only one, its adapters aside. Raises UnknownName."""
+        bases = [one for one in self.by_name.values() if one.base is None]
+        if not name and len(bases) == 1:
+            return bases[0]
         if name not in self.by_name:
             raise UnknownName("model", name, self.by_name)
         return self.by_name[name]
+
+    async def load(self, name: str) -> tuple[Served, ModelWorker]:
+        """The model of this name, loaded. Of models with adapters at most `settings.max_adapters` stay loaded, and
+        those with requests: first that one leaves that was not asked for for longest."""
+        one = self.find(name)
+        one.used = time.monotonic()
+        worker = await one.load(self.settings)
+        if one.base is not None:
+            loaded = [each for each in self.by_name.values() if each.base is not None and each.worker is not None]
+            idle = [each for each in loaded if each is not one and not each.busy]
+            leaving = sorted(idle, key=lambda each: each.used)[: max(0, len(loaded) - self.settings.max_adapters)]
+            for each in leaving:
+                await each.unload()
+        return one, worker
+
+    @property
+    def first(self) -> list[Served]:
+        """What is loaded when the server starts: all models, and as many adapters as stay loaded."""
+        models = [one for one in self.by_name.values() if one.base is None]
+        return [*models, *[one for one in self.by_name.values() if one.base][: self.settings.max_adapters]]
 
     @property
     def ready(self) -> bool:
@@ -133,6 +184,28 @@ def served(written: str, opening: Mapping[str, Any]) -> Served:
         name, folder = "", written
     found = model_folder(folder)
     return Served(name or name_of(Path(folder)), found, opening)
+
+
+def adapted(written: str, models: Sequence[Served]) -> Served:
+    """A model with an adapter as it is typed: ADAPTER, NAME=ADAPTER, or, of several models, NAME=MODEL+ADAPTER. Raises
+    CheckpointError for a folder that holds no adapter, InputError where it is not said of which model, UnknownName."""
+    from ..interop.peft import PeftAdapter
+
+    name, equals, rest = written.partition("=")
+    if not equals or not name or "/" in name or Path(written).is_dir():
+        name, rest = "", written
+    of, plus, folder = rest.partition("+")
+    if not plus or Path(rest).is_dir():
+        of, folder = "", rest
+    bases = {one.name: one for one in models}
+    if of and of not in bases:
+        raise UnknownName("model", of, bases)
+    if not of and len(models) > 1:
+        what = f"{setting('adapter', written)}: of which model? {', '.join(bases)}"
+        raise InputError(f"{what}; say {setting('adapter', f'{name or name_of(Path(folder))}=MODEL+{folder}')}")
+    place, base = Path(folder).expanduser(), bases[of] if of else models[0]
+    PeftAdapter(place)  # one that cannot be read is told before the server listens
+    return Served(name or name_of(place), base.folder, {**base.opening, "adapter": place}, base)
 
 
 def name_of(folder: Path) -> str:

@@ -332,4 +332,5 @@ def embeddings(body: EmbeddingBody, name: str, answers: Sequence[Any], tokens: i
 def model_card(one: Served) -> dict[str, Any]:
     """What is said of a model."""
     known = {"id": one.name, "object": "model", "created": one.created, "owned_by": "transformula", "state": one.state}
+    known |= {} if one.base is None else {"parent": one.base.name}
     return known | one.about | ({"error": one.error} if one.error else {})

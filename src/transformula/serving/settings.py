@@ -32,6 +32,9 @@ class ServeSettings(Settings):
     prefix_memory: int = Field(
         256, ge=0, description="MiB for each model to keep what prompts begin with, so that it is read once; 0: nothing"
     )
+    max_adapters: int = Field(
+        8, ge=1, description="models with an adapter that stay loaded; of more, the least recently used leave"
+    )
     batch_wait: float = Field(
         0.005, ge=0, le=1, description="seconds that an input of /v1/predict waits for others to share its batch"
     )

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 MOST_TOGETHER = 256  # inputs that are answered in one go, so that running texts do not wait for long
 
 
+class Unavailable(RunError):
+    """A model that is being unloaded, or whose server is being stopped: who asks again later may be answered."""
+
+
 @dataclass(eq=False)
 class Ask:
     """Inputs that were sent together, to be answered with these settings; `answers` gets one for each: the answers,
@@ -61,6 +65,7 @@ class ModelWorker:
         self.model, self.settings, self.loop = model, settings, loop
         self.predictor = model.predictor
         self.counts = Counts()
+        self.closing = False  # set by the event loop, before it stops the thread
         self.load = 0  # requests that were handed over and have not ended; changed by the event loop alone
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._outbox: list[tuple[Callable[..., Any], Any]] = []
@@ -89,10 +94,17 @@ class ModelWorker:
             self._thread.join(seconds)
 
     def write(self, request: TextRequest) -> None:
-        self._inbox.put(request)
+        """Take a request, in the event loop. Raises Unavailable."""
+        self._put(request)
 
     def ask(self, ask: Ask) -> None:
-        self._inbox.put(ask)
+        """Take inputs, in the event loop. Raises Unavailable."""
+        self._put(ask)
+
+    def _put(self, item: TextRequest | Ask) -> None:
+        if self.closing:
+            raise Unavailable("the model was unloaded meanwhile: ask again")
+        self._inbox.put(item)
 
     # In the thread ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +240,7 @@ class ModelWorker:
             pass
 
     def _end(self, batch: RunningBatch) -> None:
-        error = RunError("the server is being stopped")
+        error = Unavailable("the server is being stopped")
         self._take(batch, wait=False)
         batch.end_all(error)
         for _, ask in self._asks:
@@ -246,7 +258,7 @@ def status_of(error: BaseException) -> int:
     """The status of HTTP that an error is."""
     if isinstance(error, InputError):
         return 400
-    return 503 if isinstance(error, RunError) and "being stopped" in error.message else 500
+    return 503 if isinstance(error, Unavailable) else 500
 
 
 def message_of(error: BaseException) -> str:

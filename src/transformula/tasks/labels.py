@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,9 +31,10 @@ from .scores.calibration import calibration
 from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
 from .scores.measured import Measured, ReportPart
+from .scores.selective import FEWEST_ROWS, risk_coverage, threshold_for
 from .verb import LabelSettings, Verb
 
-READING = ("tokenizer", "inputs", "most", "lower")  # fields of a predictor: how it reads, not what it says
+READING = ("tokenizer", "inputs", "most", "lower", "curve")  # fields of a predictor that are not what it says
 ABSTAINED = "no label: the most probable one is below the threshold"
 HALF = 0.5  # a label of several is given from this probability on
 
@@ -98,10 +99,12 @@ class LabelPredictor(RowPredictor):
     """
     labels   the classes, in the order of the logits
     several  whether a row has several labels or none
+    curve    how accurate it was on validation rows of which confidence: points of `risk_coverage`
     """
 
     labels: list[str]
     several: bool
+    curve: list[Sequence[float]] = field(default_factory=list, kw_only=True)
 
     settings = LabelSettings
     verb = "classify"
@@ -127,6 +130,9 @@ class LabelPredictor(RowPredictor):
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
     ) -> Sequence[Sequence[Answer]]:
         """Several models answer by the mean of their logits, each of its own tokens."""
+        if settings.accuracy is not None and len(models) > 1:
+            what = "several models together have other probabilities than each on its validation set"
+            raise InputError(f"{setting('accuracy')}: {what}; give {setting('threshold')} instead")
         if not any(isinstance(model, OtherReader) for model in models):
             return super().predict(models, inputs, settings, progress=progress)
         readers = [(m.kind, m.module) if isinstance(m, OtherReader) else (self, m) for m in models]
@@ -139,18 +145,47 @@ class LabelPredictor(RowPredictor):
             return []
         logits = torch.stack([output[0] for output in outputs])
         probabilities = (logits.sigmoid() if self.several else logits.softmax(-1)).tolist()
-        return [self.best(dict(zip(self.labels, each, strict=True)), settings) for each in probabilities]
+        threshold, note = settings.threshold, ABSTAINED
+        if settings.accuracy is not None:
+            threshold, note = self.least(settings.accuracy)
+        named = [dict(zip(self.labels, each, strict=True)) for each in probabilities]
+        return [self.best(each, settings, threshold, note) for each in named]
 
-    def best(self, probabilities: dict[str, float], settings: LabelSettings) -> list[Label]:
+    def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Self:
+        """With its accuracy on these records, by its confidence."""
+        if self.several or not outputs:
+            return self
+        confidence, labels = torch.stack([output[0] for output in outputs]).softmax(-1).max(-1)
+        right = [self.labels[n] == own[0] for n, own in zip(labels.tolist(), labels_of(records), strict=True)]
+        return replace(self, curve=[[*point] for point in risk_coverage(confidence.tolist(), right)])
+
+    def least(self, accuracy: float) -> tuple[float, str]:
+        """The probability from which on a label is said, for this accuracy on the validation set, and what is noted
+        where none is. Raises InputError where it was not reached there."""
+        named = setting("accuracy", f"{accuracy:g}")
+        if self.several:
+            raise InputError(f"{named}: of several labels, each is given from {setting('threshold')} on: give that")
+        if not self.curve:
+            what = "what this model reached on its validation set was not kept, by an earlier version"
+            raise InputError(f"{named}: {what}; give {setting('threshold')} instead, or train it again")
+        point = threshold_for(self.curve, accuracy)
+        if point is None:
+            most = f"it was not reached on {FEWEST_ROWS} validation rows or more, whatever the threshold"
+            raise InputError(f"{named}: {most}; ask for less, or give {setting('threshold')} instead")
+        share = f"{point.right:,} of the {point.rows:,} validation rows from there on were right"
+        return point.threshold, f"no label: the most probable one is below {point.threshold:.4f} ({share})"
+
+    def best(
+        self, probabilities: dict[str, float], settings: LabelSettings, threshold: float | None, note: str
+    ) -> list[Label]:
         ranked = sorted(probabilities, key=lambda label: -probabilities[label])
-        threshold = settings.threshold
         if self.several and settings.n_best == 1:
             least = HALF if threshold is None else threshold
             given = tuple(label for label in self.labels if probabilities[label] >= least)
             sure = min((max(p, 1 - p) for p in probabilities.values()), default=1.0)
             return [Label(", ".join(given), sure, given, probabilities)]
         if threshold is not None and probabilities[ranked[0]] < threshold:
-            return [Label("", probabilities[ranked[0]], (), probabilities, abstained=True, note=ABSTAINED)]
+            return [Label("", probabilities[ranked[0]], (), probabilities, abstained=True, note=note)]
         return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[: settings.n_best]]
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..settings import Settings
 
@@ -36,6 +36,16 @@ class LabelSettings(BestSettings):
         None, ge=0, le=1, description="say no label where the most probable one is below this probability; of models of"
         " several labels, give those from it on (by default 0.5)",
     )  # fmt: skip
+    accuracy: float | None = Field(
+        None, gt=0, le=1, description="instead of threshold: the lowest one from which on the labels of the validation"
+        " set were right this often (0.95)",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.accuracy is not None and self.threshold is not None:
+            raise ValueError("accuracy and threshold both say where no label is said: leave one of them out")
+        return self
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ...language.model_file import read_text
 from ...model import build
 from ...words import vocabulary
 from ..exchange import ModelFiles
+from ..peft import PeftAdapter
 from ..weights import model_tensors
 from . import FILE
 from .config import constants_of, model_of_folder
@@ -43,9 +44,10 @@ class NamedOrigin:
     stored: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def open_folder(folder: Path) -> ModelFiles:
-    """Read a folder. Every tensor of both sides is used exactly once, or is known to be no part of the text. Tensors
-    are views of the files where nothing had to be computed; the `origin` of the module is a NamedOrigin.
+def open_folder(folder: Path, adapter: PeftAdapter | None = None) -> ModelFiles:
+    """Read a folder; `adapter` is merged into its tensors. Every tensor of both sides is used exactly once, or is known
+    to be no part of the text. Tensors are views of the files where nothing had to be computed; the `origin` of the
+    module is a NamedOrigin.
 
     Raises CheckpointError, with the file and what to do.
     """
@@ -53,7 +55,7 @@ def open_folder(folder: Path) -> ModelFiles:
     constants = constants_of(model, config, folder / FILE)
     shards = Shards(folder)
     try:
-        return open_model(folder, model, constants, config, shards)
+        return open_model(folder, model, constants, config, shards, adapter)
     except (FormulaError, InputError, ZeroDivisionError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -63,16 +65,19 @@ def open_folder(folder: Path) -> ModelFiles:
 
 
 def open_model(
-    folder: Path, model: NamedModel, constants: dict[str, Any], config: Mapping[str, Any], shards: Shards
-) -> ModelFiles:
+    folder: Path, model: NamedModel, constants: dict[str, Any], config: Mapping[str, Any], shards: Shards,
+    adapter: PeftAdapter | None = None,
+) -> ModelFiles:  # fmt: skip
     notes = []
     text, module, equations = build_named(model, constants)
-    stored = FolderTensors(folder, shards, equations)
+    stored = FolderTensors(folder, shards, equations, adapter)
     if constants.get("tied") and (name := stored.untied()):
         notes.append(f"{folder}: {name} differs from the embedding to which config.json ties it; it is kept as stored")
         text, module, equations = build_named(model, constants | {"tied": False})
-        stored = FolderTensors(folder, shards, equations)
+        stored = FolderTensors(folder, shards, equations, adapter)
     tensors, more = stored.to_ours(), stored.none_of_ours()
+    if adapter is not None:
+        adapter.check_used(list(stored.spelling))
     if left_out := stored.left_out(more):
         notes.append(f"{folder}: left out, since no logits depend on them: {list_names(left_out)}")
     module.origin = NamedOrigin(model.name, equations.constants, config, more)  # type: ignore[assignment]
@@ -92,8 +97,10 @@ class FolderTensors:
     spelling  the name in the files of each tensor that equations speak of: older spellings, names without the prefix
     """
 
-    def __init__(self, folder: Path, shards: Shards, equations: Equations) -> None:
-        self.folder, self.shards, self.model = folder, shards, equations.model
+    def __init__(
+        self, folder: Path, shards: Shards, equations: Equations, adapter: PeftAdapter | None = None
+    ) -> None:
+        self.folder, self.shards, self.model, self.adapter = folder, shards, equations.model, adapter
         self.rows, self.shapes, self.zeros = equations.rows, equations.shapes, equations.zeros
         self.solver = Solver(equations.constants)
         wanted = {row.theirs for row in self.rows}
@@ -110,7 +117,8 @@ class FolderTensors:
         self.others = [name for name in shards if name not in named]
 
     def stored(self, row: Equation) -> Tensor:
-        return self.shards[self.spelling[row.theirs]]
+        tensor = self.shards[self.spelling[row.theirs]]
+        return tensor if self.adapter is None else self.adapter.change(row.theirs, tensor)
 
     def untied(self) -> str:
         """The name of an output of the folder's own that differs from the table to which it would be tied."""

@@ -23,8 +23,10 @@ from ...cost.words import table
 from ...errors import InputError
 from ...figure import FAINT, INK, SERIES, new_figure, svg_of
 from .measured import Measured, Numbers, ReportPart, check_as_many, mean_of, of_sums, ratio
+from .selective import risk_coverage, threshold_for
 
 BINS = 15
+ACCURACIES = (0.9, 0.95, 0.99)  # of which is said from which confidence on they are reached
 BAR_CHARACTERS = 30  # characters of a bar
 
 
@@ -73,7 +75,19 @@ class Calibration(ReportPart):
         head = f"calibration: expected error {self.error.score:.1f} % ({BINS} bins)"
         if self.brier is not None:
             head += f", Brier score {self.brier.score:.3f}"
-        return "\n".join([head, *table(rows), "# is what was right, | where it should end"])
+        return "\n".join([head, *table(rows), "# is what was right, | where it should end", *self.selective])
+
+    @property
+    def selective(self) -> list[str]:
+        """From which confidence on some accuracies above that of all are reached, and on what share of all."""
+        curve, lines = risk_coverage(self.confidence, self.right), []
+        for accuracy in ACCURACIES:
+            point = threshold_for(curve, accuracy)
+            if point is not None and point.rows < len(self.right):
+                share = 100 * point.rows / len(self.right)
+                reached = f"accuracy {100 * accuracy:.0f} % from confidence {point.threshold:.3f} on"
+                lines.append(f"{reached}: {share:.1f} % of them")
+        return lines
 
     @property
     def svg(self) -> str:
