@@ -29,7 +29,8 @@ OTHER = {
 """Another value for each setting of training that decides numbers."""
 
 SAME = {
-    "out": "elsewhere", "log_every": 3, "log_to": ["memory"], "telemetry_every": 3, "checkpoint_every": 2, "keep": 1,
+    "out": "elsewhere", "log_every": 3, "log_to": ["memory"], "watch": True, "telemetry_every": 3,
+    "checkpoint_every": 2, "keep": 1,
     "on_save_error": "stop", "hang_timeout": 5.0, "parallel": "none", "recompute": "all",
 }  # fmt: skip
 APART = {"lr", "seed", "device", "lora"}  # beside the configuration in the key; one device here; needs other weights

@@ -49,14 +49,14 @@ def test_each_field_states_its_facts(key: str) -> None:
 def test_runs_and_stores_of_before_are_what_they_were() -> None:
     """What earlier versions listed by hand: the keys of runs in a comparison's store have the rest."""
     assert {key for key, facts in FACTS.items() if not facts.numbers} == {
-        "log_every", "log_to", "telemetry_every", "checkpoint_every", "keep", "on_save_error", "hang_timeout",
+        "log_every", "log_to", "watch", "telemetry_every", "checkpoint_every", "keep", "on_save_error", "hang_timeout",
         "recompute", "parallel", "out",
     }  # fmt: skip
     assert {*LIMITS} == {"steps", "tokens", "minutes", "epochs"}
     assert {*NOTED} == {"device", "threads", "micro_batches", "parallel"}
     assert {*UNPAIRED} == {"minutes", "patience"} and {*UNPAIRED} <= {*unpaired()}
     assert {*CHANGEABLE} == {
-        *LIMITS, *NOTED, "patience", "evaluate_every", "checkpoint_every", "keep", "log_every", "log_to",
+        *LIMITS, *NOTED, "patience", "evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "watch",
         "telemetry_every", "recompute", "on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout",
         "out",
     }  # fmt: skip

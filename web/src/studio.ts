@@ -155,6 +155,7 @@ class Studio {
     byId("curve").replaceChildren(curve(run.training, run.validation, run.baselines, other?.validation ?? []));
     byId("said").textContent = run.said;
     byId("sample").textContent = run.sample;
+    byId("sampled").textContent = run.sample ? ` at step ${run.sampled.toLocaleString("en")}` : "";
     byId("run-command").textContent = run.command;
     (byId("stop") as HTMLButtonElement).disabled = run.state !== "running";
     (byId("resume") as HTMLButtonElement).disabled = run.state === "running" || !run.resumable;

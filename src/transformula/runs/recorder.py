@@ -75,11 +75,11 @@ class Recorder(ABC):
         return {}
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """Take one event of the log: its numbers by name, and the text that the model writes at the end."""
+        """Take one event of the log: its numbers by name, and a text that the model wrote."""
         step = int(event.get("step") or 0)
         if values := scalars_of(event, self.run.unit):
             self.scalars(step, values)
-        if sample := event.get("sample") if event.get("event") == "end" else None:
+        if sample := event.get({"end": "sample", "sample": "text"}.get(str(event.get("event")), "")):
             self.text(step, "sample", str(sample))
 
     @abstractmethod

@@ -120,7 +120,8 @@ class Studio:
         place = self.place(name)
         events = list(read_log(place / "log.jsonl"))
         whole, sampled = points_of(events, "evaluation")
-        end: Mapping[str, Any] = next((e for e in reversed(events) if e.get("event") == "end"), {})
+        end = last_of(events, "end")
+        written = last_of(events, "sample")
         state = self.state(place, events)
         printed = self.folder / NOTES / f"{name}.log"
         lines = printed.read_text("utf-8", "replace").strip().splitlines() if printed.is_file() else []
@@ -129,9 +130,10 @@ class Studio:
             "state": state,
             "training": points(points_of(events, "step")[0]),
             "validation": points(sorted({**dict(sampled), **dict(whole)}.items())),
-            "baselines": baselines(place, end),
+            "baselines": baselines(place, events),
             "said": "" if state == "running" and not lines else "\n".join(lines[-3:]),
-            "sample": str(end.get("sample") or ""),
+            "sample": str(end.get("sample") or written.get("text") or ""),
+            "sampled": int(end.get("step") or written.get("step") or 0),
             "command": self.resume_command(place) if state != "running" else self.typed.get(name, ""),
             "resumable": any((place / "checkpoints").glob("step-*")),
             "writes": (place / "best").is_dir(),
@@ -193,7 +195,7 @@ class Studio:
             data = str(notes / f"{name}.txt")
             typed[data] = body.own
         numbers = [word for key in NUMBERS if key in body.numbers for word in (f"--{key}", str(body.numbers[key]))]
-        arguments = ["train", model, "--data", data, "--minutes", f"{body.minutes:g}", *numbers]
+        arguments = ["train", model, "--data", data, "--minutes", f"{body.minutes:g}", "--watch", *numbers]
         return self.begin(name, [*arguments, "--out", str(self.folder / name)], typed)
 
     def begin(self, name: str, arguments: Sequence[str], typed: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -272,14 +274,23 @@ def points(pairs: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
     return [{"step": step, "loss": loss} for step, loss in pairs]
 
 
-def baselines(place: Path, end: Mapping[str, Any]) -> dict[str, float]:
-    """The n-grams beside a run that has ended, in the unit of the loss: those of its summary are in that of its score.
-    Of many, the two nearest to the run's own."""
-    scores, summary = end.get("scores") or {}, place / "summary.md"
-    if "loss" not in scores or not summary.is_file():
+def last_of(events: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """The last event of a name; an empty one where there is none."""
+    return next((event for event in reversed(events) if event.get("event") == name), {})
+
+
+def baselines(place: Path, events: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The n-grams beside a run, in the unit of the loss: its log and its summary have them in that of its score. Of
+    many, the two nearest to the run's own."""
+    scores: Mapping[str, Any] = last_of(events, "end").get("scores") or last_of(events, "evaluation")
+    known: Mapping[str, float] = last_of(events, "baselines").get("scores") or {}
+    summary = place / "summary.md"
+    if not known and summary.is_file():
+        known = {name: float(value) for name, value in BASELINE.findall(summary.read_text("utf-8"))}
+    if "loss" not in scores:
         return {}
     factor = scores["loss"] / scores["bits_per_byte"] if scores.get("bits_per_byte") else 1.0
-    found = {name: float(value) * factor for name, value in BASELINE.findall(summary.read_text("utf-8"))}
+    found = {name: value * factor for name, value in known.items()}
     nearest = sorted(found, key=lambda name: abs(found[name] - scores["loss"]))[:2]
     return {name: found[name] for name in nearest}
 

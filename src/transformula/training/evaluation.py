@@ -40,6 +40,7 @@ from .report import main_scores
 from .saving import Saving
 from .state import RunState
 from .watchdog import Watchdog
+from .watching import Watching
 
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
 QUICK_FLOPS = 3e10  # of an evaluation that is soon over, about a second on a CPU: it may take QUICK_SHARE of a run
@@ -64,6 +65,7 @@ class Evaluations:
         self.state, self.disk, self.saving, self.watchdog = state, disk, saving, watchdog
         self.selected = state.settings.select or state.task.score
         self._sampled: tuple[int, Task] | None = None
+        self.watching = Watching(state, disk)
 
     @property
     def task(self) -> Task:
@@ -153,6 +155,9 @@ class Evaluations:
         p.worse = 0 if improved else p.worse + 1
         self._reserve()
         self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen, noise=other if noise else 0)
+        if settle:  # at the end another one is written
+            with state.evaluated_weights():
+                self.watching.sample()
 
     def last(self, interrupts: Interrupts) -> None:
         """Score the model with which the run ends, on the whole validation set; keep the better one of it and the best.

@@ -70,6 +70,7 @@ class Trainer:
         state, settings, p = self.state, self.state.settings, self.state.position
         state.weights.publish()
         self._meet(interrupts)
+        self.evaluations.watching.begin()
         state.start_clock()
         self._saved_at = state.ranks.now()
         while True:

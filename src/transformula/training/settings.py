@@ -231,6 +231,11 @@ class TrainingSettings(Settings):
     log_every: Annotated[int, Facts(resume="free", numbers=False)] = Field(
         10, ge=1, description="steps between lines of the log"
     )
+    watch: Annotated[bool, Facts(resume="free", numbers=False)] = Field(
+        False,
+        description="for whoever watches: baselines at the start, and a sample of what the model writes with each"
+        " evaluation, as long as these take little of the run",
+    )
     log_to: Annotated[Names, Facts(resume="free", numbers=False)] = Field(
         [],
         description="also record the run in tensorboard, wandb, mlflow, trackio, or by a recorder of --use:"
