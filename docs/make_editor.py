@@ -6,8 +6,8 @@ comes with `npm ci` in web/, and nothing is fetched from a network when the page
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -49,6 +49,8 @@ def pack(target: Path, base: Path, paths: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    place = make(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site" / "editor")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site" / "editor")
+    place = make(parser.parse_args().folder)
     size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     print(f"wrote {place}, {size / 2**20:.1f} MiB")

@@ -20,7 +20,7 @@ interface Curve {
 
 /** Losses by step as lines, with the n-grams that they are held to, and the validation loss of a run beside it. */
 function curve(training: Curve[], validation: Curve[], lines: Record<string, number>, beside: Curve[]): SVGElement {
-  const width = 560, height = 240, left = 46, bottom = 24;
+  const width = Math.min(560, document.documentElement.clientWidth - 32), height = 240, left = 46, bottom = 24;
   const make = (name: string, attributes: Record<string, string | number>, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
