@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_exporting import LABELED
 from tests.serving.conftest import waiting_for
 from tests.serving.test_studio import KEY, OWN, Page, page  # noqa: F401
-from transformula import gallery
+from transformula import gallery, train
 from transformula.api.editing import answer
 
 ROOT = Path(__file__).parents[2]
@@ -192,6 +193,21 @@ def test_the_static_page(browser: Any, offline: str) -> None:
     assert not errors and not tab.is_visible("#studio")
 
 
+def answered(tab: Any, page: Page) -> None:  # noqa: F811
+    """A run of another task: its model answers what is typed."""
+    rows = page.studio.folder.parent / "rows.jsonl"
+    rows.write_text("\n".join(map(json.dumps, LABELED)), encoding="utf-8")
+    sizes: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "steps": 3, "tokenizer": "bytes", "quiet": True}
+    train("pre-norm", task="classification", data=str(rows), out=str(page.studio.folder / "labels"), **sizes)
+    tab.reload()
+    tab.click("#runs button:text('labels')")
+    tab.fill("#try-input", "it's <b>grand</b>")
+    tab.click("#try button")
+    until(tab, "document.querySelector('#answers').textContent.includes('probabilities')")
+    assert "transformula classify" in tab.inner_text("#try-command") and tab.locator("#answers b").count() == 0
+    assert not tab.is_visible("#write") and tab.is_visible("#try")
+
+
 @pytest.mark.slow
 @needs_browser
 def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
@@ -211,6 +227,8 @@ def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
     tab.fill("#prompt", "the cat")
     tab.click("#write-go")
     until(tab, "document.querySelector('#written').textContent.length > 20", timeout=60_000)
+    tab.click("#evaluate")
+    until(tab, "document.querySelector('#scores').textContent.includes('bits_per_byte')", timeout=60_000)
     tab.click("#inside button")
     until(
         tab, "document.querySelector('#inside-picture image')?.getAttribute('xlink:href')?.startsWith('data:image/png')"
@@ -236,6 +254,7 @@ def test_the_studio(browser: Any, page: Page) -> None:  # noqa: F811
     tab.click("#train-both")
     tab.wait_for_selector("#curve path.beside", timeout=60_000)
     until(tab, "document.querySelector('#run-name').textContent.split('ended').length === 3")
+    answered(tab, page)
     folder = page.studio.folder / "better"
     folder.mkdir(exist_ok=True)
     (folder / "report.html").write_text("<h1>better</h1><script>parent.document.title = 'taken'</script>")

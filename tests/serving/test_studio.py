@@ -19,7 +19,9 @@ import httpx
 import pytest
 import uvicorn
 
+from tests.api.test_exporting import LABELED
 from tests.serving.conftest import waiting_for
+from transformula import train
 from transformula.serving.app import application
 from transformula.serving.server import listen
 from transformula.serving.settings import ServeSettings
@@ -108,12 +110,41 @@ def trained(page: Page) -> str:
     return str(run["name"])
 
 
+@pytest.fixture(scope="module")
+def labels(page: Page) -> str:
+    """A run of another task in the folder."""
+    rows = page.studio.folder.parent / "rows.jsonl"
+    rows.write_text("\n".join(map(json.dumps, LABELED)), encoding="utf-8")
+    sizes: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "steps": 3, "tokenizer": "bytes", "quiet": True}
+    train("pre-norm", task="classification", data=str(rows), out=str(page.studio.folder / "labels"), **sizes)
+    return "labels"
+
+
 def test_a_run_is_trained_shown_and_written_with(page: Page, trained: str) -> None:
     run = page.until(trained, "ended")
     assert run["training"] and run["validation"] and run["writes"] and run["sample"] and run["baselines"]
     assert trained in [one["name"] for one in page.get("/studio/runs")["runs"]]
     body = {"model": trained, "prompt": "the cat", "max_tokens": 20, "temperature": 0}
     assert len(page.post("/v1/completions", body)["choices"][0]["text"]) == 20
+
+
+def test_a_run_says_how_its_model_is_tried(page: Page, trained: str, labels: str) -> None:
+    use = page.until(trained, "ended")["use"]
+    assert use["text"] and use["verb"] == "sample" and use["reads"] == "texts"
+    use = page.get(f"/studio/runs/{labels}")["use"]
+    assert not use["text"] and use["verb"] == "classify" and use["fields"] == ["input"]
+    assert not page.get(f"/studio/runs/{labels}")["baselines"], "accuracies have no place in a curve of losses"
+    answers = page.post("/v1/predict", {"model": labels, "inputs": [str(LABELED[0]["text"])]})["results"][0]["answers"]
+    assert answers[0]["text"] in {str(row["label"]) for row in LABELED}
+
+
+def test_scores_and_worst_examples(page: Page, trained: str, labels: str) -> None:
+    page.until(trained, "ended")
+    shown = page.post(f"/studio/runs/{trained}/scores", {})
+    assert "bits_per_byte" in shown["text"] and shown["command"].endswith(f"{trained} --by frequency")
+    shown = page.post(f"/studio/runs/{labels}/scores", {})
+    assert "example" in shown["text"] and "confusion" in shown["text"] and shown["svg"].startswith("<")
+    assert "unknown run 'none'" in page.post("/studio/runs/none/scores", {})["error"]["message"]
 
 
 def test_the_command_that_is_shown_is_what_was_run(page: Page, trained: str) -> None:

@@ -18,6 +18,36 @@ interface Curve {
   loss: number;
 }
 
+interface Use {
+  verb: string;
+  text: boolean;
+  fields: string[];
+  reads: "texts" | "pictures" | "both";
+  folder: string;
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", `'"'"'`)}'`;
+
+function dataUrl(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+/** An answer as lines: its text, and what else is known of it. */
+function told(answer: Answer): string {
+  const { text, score, ...more } = answer;
+  const lines = [text ?? "(nothing)", ...(score === undefined ? [] : [`score ${Number(score.toPrecision(4))}`])];
+  for (const [name, value] of Object.entries(more)) {
+    const written = JSON.stringify(value, (_, one) => (typeof one === "number" ? Number(one.toPrecision(4)) : one));
+    lines.push(`${name} ${written.length > 2000 ? written.slice(0, 2000) + " ..." : written}`);
+  }
+  return lines.join("\n");
+}
+
 /** Losses by step as lines, with the n-grams that they are held to, and the validation loss of a run beside it. */
 function curve(training: Curve[], validation: Curve[], lines: Record<string, number>, beside: Curve[]): SVGElement {
   const width = Math.min(560, document.documentElement.clientWidth - 32), height = 240, left = 46, bottom = 24;
@@ -55,11 +85,14 @@ class Studio {
   private shown = "";
   private beside = "";
   private timer = 0;
+  private use: Use | null = null;
 
   constructor(private readonly page: Page) {
     byId("studio").hidden = byId("picture-hint").hidden = false;
     byId("train").addEventListener("submit", (event) => this.send(event, () => this.train()));
     byId("write").addEventListener("submit", (event) => this.send(event, () => this.write()));
+    byId("try").addEventListener("submit", (event) => this.send(event, () => this.answer()));
+    byId("evaluate").addEventListener("click", () => this.attempt(() => this.scores()));
     byId("inside").addEventListener("submit", (event) => this.send(event, () => this.inside()));
     byId("train-both").addEventListener("click", () => this.attempt(() => this.trainBoth()));
     const look = byId("look") as HTMLSelectElement;
@@ -145,7 +178,13 @@ class Studio {
 
   private async open(name: string, beside = ""): Promise<void> {
     clearTimeout(this.timer);
-    if (name !== this.shown) this.places(name);
+    if (name !== this.shown) {
+      this.places(name);
+      byId("scores").textContent = byId("scores-command").textContent = byId("try-command").textContent = "";
+      byId("scores-picture").replaceChildren();
+      byId("answers").replaceChildren();
+      byId("try-fields").replaceChildren();
+    }
     this.shown = name;
     this.beside = beside;
     const run = await this.run(name);
@@ -159,10 +198,59 @@ class Studio {
     byId("run-command").textContent = run.command;
     (byId("stop") as HTMLButtonElement).disabled = run.state !== "running";
     (byId("resume") as HTMLButtonElement).disabled = run.state === "running" || !run.resumable;
-    (byId("write-go") as HTMLButtonElement).disabled = !run.writes;
+    (byId("write-go") as HTMLButtonElement).disabled = (byId("evaluate") as HTMLButtonElement).disabled = !run.writes;
+    this.offer(run.use);
     if (run.state === "running" || other?.state === "running") {
       this.timer = window.setTimeout(() => this.attempt(() => this.open(name, beside)), POLL);
     } else await this.list();
+  }
+
+  /** Shows how the run's model can be tried: with a text that it goes on with, or with an input that it answers. */
+  private offer(use: Use | null): void {
+    this.use = use;
+    byId("writing").hidden = !!use && !use.text;
+    byId("answering").hidden = !use || use.text;
+    const fields = byId("try-fields");
+    if (!use || use.text || fields.childElementCount) return;
+    for (const name of use.fields) {
+      fields.append(el("label", { for: `try-${name}` }, name));
+      if (use.reads !== "pictures") fields.append(el("textarea", { id: `try-${name}`, rows: 2 }));
+      if (use.reads !== "texts") fields.append(
+        el("input", { id: use.reads === "pictures" ? `try-${name}` : "try-picture", type: "file", accept: "image/*", "aria-label": "picture" }));
+    }
+  }
+
+  private async answer(): Promise<void> {
+    const use = this.use!;
+    const values = await Promise.all(use.fields.map(async (name) => {
+      const file = byId("try-fields").querySelector<HTMLInputElement>("input[type=file]")?.files?.[0];
+      if (file) return dataUrl(file);
+      const text = (byId(`try-${name}`) as HTMLTextAreaElement).value;
+      if (!text.trim()) throw new Error(`${name}: there is nothing to answer`);
+      return text;
+    }));
+    const input = values.length > 1 ? Object.fromEntries(use.fields.map((name, n) => [name, values[n]])) : values[0];
+    const shown = values[0].startsWith("data:") ? "FILE" : quoted(values[0]);
+    byId("try-command").textContent =
+      ["transformula", use.verb, use.folder, shown, ...use.fields.slice(1).flatMap((name) => [`--${name}`, "FILE"])].join(" ");
+    byId("answers").replaceChildren();
+    const { results } = await (await call("v1/predict", { model: this.shown, inputs: [input] })).json();
+    const [{ answers, error }] = results;
+    if (error) throw new Error(error);
+    byId("answers").replaceChildren(...answers.map((one: Answer) => el("li", {}, el("pre", {}, told(one)))));
+  }
+
+  private async scores(): Promise<void> {
+    byId("scores").textContent = "scoring ...";
+    try {
+      const shown = await (await call(`studio/runs/${encodeURIComponent(this.shown)}/scores`, {})).json();
+      byId("scores-picture").replaceChildren(...(shown.svg ? [picture(shown.svg)] : []));
+      byId("scores").textContent = shown.text;
+      byId("scores-command").textContent = shown.command;
+    } catch (error) {
+      byId("scores").textContent = "";
+      throw error;
+    }
   }
 
   private places(name: string): void {

@@ -84,6 +84,7 @@ class Studio:
 
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _uses: dict[tuple[str, int], dict[str, Any] | None] = field(default_factory=dict)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What the editor asks: see `api.editing`."""
@@ -137,7 +138,43 @@ class Studio:
             "command": self.resume_command(place) if state != "running" else self.typed.get(name, ""),
             "resumable": any((place / "checkpoints").glob("step-*")),
             "writes": (place / "best").is_dir(),
+            "use": self.use(place),
         }
+
+    def use(self, place: Path) -> dict[str, Any] | None:
+        """How a run's best model is tried: the verb, whether it goes on with a text, else the fields of an input and
+        what these are ("texts", "pictures" or "both"); None where it cannot be."""
+        if not (place / "best").is_dir():
+            return None
+        key = (place.name, (place / CONFIG).stat().st_mtime_ns)
+        if key not in self._uses:
+            from ..api.inputs import predictor_in
+            from ..tasks.verb import built_in_verbs
+
+            predictor = predictor_in(place / "best")
+            if predictor is None or not (predictor.verb or predictor.continues):
+                self._uses[key] = None
+            else:
+                verb = built_in_verbs().get(predictor.verb)
+                fields = list(verb.columns) if verb is not None and verb.columns else ["input"]
+                self._uses[key] = {
+                    "verb": predictor.verb, "text": predictor.continues, "fields": fields, "reads": predictor.reads,
+                    "folder": str(place),
+                }  # fmt: skip
+        return self._uses[key]
+
+    def scores(self, name: str) -> dict[str, Any]:
+        """The scores of a run's best model beside its baselines, the worst examples, and the command that prints them;
+        of a text, where its loss lies."""
+        from ..api.reading import TASK, of_task
+        from ..api.run import evaluate
+
+        place = self.place(name)
+        settings = of_task(str(RunFolder(place).config().get("task") or TASK), "evaluation")
+        options: dict[str, Any] = {"by": ["frequency"]} if "by" in settings.model_fields else {}
+        report = evaluate(place, **options)
+        typed = ["transformula", "evaluate", str(place), *(["--by", "frequency"] if options else [])]
+        return {"svg": report.svg or "", "text": repr(report), "command": shlex.join(typed)}
 
     def places(self, name: str) -> dict[str, Any]:
         """What can be silenced in a run's model: the edges of its layers, each with the line that it stands in."""
@@ -290,7 +327,7 @@ def baselines(place: Path, events: Sequence[Mapping[str, Any]]) -> dict[str, flo
     if "loss" not in scores:
         return {}
     factor = scores["loss"] / scores["bits_per_byte"] if scores.get("bits_per_byte") else 1.0
-    found = {name: value * factor for name, value in known.items()}
+    found = {name: value * factor for name, value in known.items() if name.endswith("-gram")}  # others are no losses
     nearest = sorted(found, key=lambda name: abs(found[name] - scores["loss"]))[:2]
     return {name: found[name] for name in nearest}
 

@@ -47,6 +47,10 @@ class StudioApi:
         body = await self.api.body(request, InsideBody)
         return await self.told(self.studio.inside, request.path_params["name"], body)
 
+    async def scores(self, request: Request) -> Response:
+        await self.api.body(request, NoBody)
+        return await self.told(self.studio.scores, request.path_params["name"])
+
     async def act(self, request: Request) -> Response:
         await self.api.body(request, NoBody)
         actions: dict[str, Callable[..., Any]] = {"stop": self.studio.stop, "resume": self.studio.resume}
@@ -79,6 +83,7 @@ def routes(studio: Studio) -> Callable[[Api], Sequence[Route]]:
             Route("/studio/runs/{name}", asked.run),
             Route("/studio/runs/{name}/places", asked.places),
             Route("/studio/runs/{name}/inside", asked.inside, methods=["POST"]),
+            Route("/studio/runs/{name}/scores", asked.scores, methods=["POST"]),
             Route("/studio/runs/{name}/{action}", asked.act, methods=["POST"]),
             Route("/studio/reports/{name}", asked.report),
             Route("/studio/train", asked.train, methods=["POST"]),
