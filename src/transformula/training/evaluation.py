@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -40,7 +40,9 @@ from .report import main_scores
 from .saving import Saving
 from .state import RunState
 from .watchdog import Watchdog
-from .watching import Watching
+
+if TYPE_CHECKING:
+    from .watching import Watching
 
 SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
 QUICK_FLOPS = 3e10  # of an evaluation that is soon over, about a second on a CPU: it may take QUICK_SHARE of a run
@@ -65,7 +67,11 @@ class Evaluations:
         self.state, self.disk, self.saving, self.watchdog = state, disk, saving, watchdog
         self.selected = state.settings.select or state.task.score
         self._sampled: tuple[int, Task] | None = None
-        self.watching = Watching(state, disk)
+        self.watching: Watching | None = None
+        if state.settings.watch:
+            from .watching import Watching
+
+            self.watching = Watching(state, disk)
 
     @property
     def task(self) -> Task:
@@ -155,7 +161,7 @@ class Evaluations:
         p.worse = 0 if improved else p.worse + 1
         self._reserve()
         self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen, noise=other if noise else 0)
-        if settle:  # at the end another one is written
+        if self.watching is not None and settle:  # at the end another one is written
             with state.evaluated_weights():
                 self.watching.sample()
 

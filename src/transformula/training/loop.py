@@ -70,7 +70,8 @@ class Trainer:
         state, settings, p = self.state, self.state.settings, self.state.position
         state.weights.publish()
         self._meet(interrupts)
-        self.evaluations.watching.begin()
+        if self.evaluations.watching is not None:
+            self.evaluations.watching.begin()
         state.start_clock()
         self._saved_at = state.ranks.now()
         while True:

@@ -18,11 +18,11 @@ SHOWN = 160  # characters of a sample in a line
 
 
 class Watching:
-    """Tells the log of what is only for people; a run without is the same run."""
+    """Tells the log of what is only for people: the first rank does, of a model that it holds whole."""
 
     def __init__(self, state: RunState, disk: Disk) -> None:
         self.state, self.disk = state, disk
-        self.on = state.settings.watch and state.ranks.first and state.sharded is None
+        self.on = state.ranks.first and state.sharded is None
         self.seconds = 0.0
 
     def begin(self) -> None:

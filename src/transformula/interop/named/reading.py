@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from ...language.model_file import read_text
 from ...model import build
 from ...words import vocabulary
 from ..exchange import ModelFiles
-from ..peft import PeftAdapter
 from ..weights import model_tensors
 from . import FILE
 from .config import constants_of, model_of_folder
@@ -27,6 +26,9 @@ from .entries import NamedModel, common
 from .shards import Shards
 from .tensors import Equation, Equations, Solver, refs
 from .text import text_of
+
+if TYPE_CHECKING:
+    from ..peft import PeftAdapter
 
 MAX_NAMES = 5  # of tensors that an error lists
 
