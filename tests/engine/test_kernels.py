@@ -44,6 +44,8 @@ def given() -> dict[str, Tensor]:
         "biases": numbers(4, 8, seed=9),
         "choices": torch.tensor([[2, 0, 2], [3, 0, 2]]),
         "out": torch.zeros(2, 3, ROOM, WIDTH),
+        "rows": numbers(205, 37, seed=10),
+        "of rows": numbers(70, 37, seed=11),
     }
 
 
@@ -106,6 +108,10 @@ OPERATIONS: dict[str, Made] = {
     "filled": lambda g, past: torch.full((past, 2), 0.5) + torch.ones(2) + torch.zeros(past, 1),
     "linear": lambda g, past: F.linear(g["x"], g["w"], g["b"]),
     "linear, turned": lambda g, past: F.linear(g["x"].transpose(0, 1), g["w"]),
+    **{  # a few vectors of rows, or part of one; more than are transposed at a time
+        f"linear of {rows} rows": lambda g, past, rows=rows: F.linear(g["rows"][:rows], g["of rows"])
+        for rows in (11, 12, 16, 29, 33, 64, 80, 96, 97, 205)
+    },
     "linear of one row": lambda g, past: F.linear(g["x"][:1, :1], g["w"], g["b"]),
     "products with chosen matrices": lambda g, past: grouped.linear(
         g["x"][:1, :1].expand(2, 3, -1), g["matrices"], g["biases"], g["choices"]

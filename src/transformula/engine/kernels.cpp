@@ -415,10 +415,113 @@ static inline void rows4(const F* w, I K, const F* x, F* y, const F* b) {  // tw
     y[r] = b ? t + b[r] : t;
   }
 }
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#define ACROSS 1
+static inline void transpose(V* r) {  // W vectors
+#if defined(__AVX512F__)
+  __m512 t[W], u[W];
+  for (int i = 0; i < W; i += 2) {
+    t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+  }
+  auto pairs = [](__m512 a, __m512 b, bool high) {
+    __m512d p = _mm512_castps_pd(a), q = _mm512_castps_pd(b);
+    return _mm512_castpd_ps(high ? _mm512_unpackhi_pd(p, q) : _mm512_unpacklo_pd(p, q));
+  };
+  for (int i = 0; i < W; i += 4)
+    for (int j = 0; j < 4; j++) u[i + j] = pairs(t[i + j / 2], t[i + 2 + j / 2], j % 2);
+  for (int j = 0; j < 4; j++) {
+    __m512 a = _mm512_shuffle_f32x4(u[j], u[4 + j], 0x88), b = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0x88);
+    __m512 c = _mm512_shuffle_f32x4(u[j], u[4 + j], 0xdd), d = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0xdd);
+    r[j] = (V)_mm512_shuffle_f32x4(a, b, 0x88), r[8 + j] = (V)_mm512_shuffle_f32x4(a, b, 0xdd);
+    r[4 + j] = (V)_mm512_shuffle_f32x4(c, d, 0x88), r[12 + j] = (V)_mm512_shuffle_f32x4(c, d, 0xdd);
+  }
+#else
+  __m256 t[W], u[W];
+  for (int i = 0; i < W; i += 2) {
+    t[i] = _mm256_unpacklo_ps((__m256)r[i], (__m256)r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps((__m256)r[i], (__m256)r[i + 1]);
+  }
+  for (int i = 0; i < W; i += 4)
+    for (int j = 0; j < 2; j++) {
+      u[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + 2 + j], 0x44);
+      u[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + 2 + j], 0xee);
+    }
+  for (int j = 0; j < 4; j++) {
+    r[j] = (V)_mm256_permute2f128_ps(u[j], u[4 + j], 0x20);
+    r[4 + j] = (V)_mm256_permute2f128_ps(u[j], u[4 + j], 0x31);
+  }
+#endif
+}
+constexpr I FEW = 12, MANY = 96;  // rows of x from which this pays, and that are transposed at a time
+constexpr int ROWS = W / 2;       // of w at a time
+// ROWS rows of w with C vectors of rows of x, of whose transpose rows lie P apart; each row of y is of one row of w
+template <int C>
+static inline void across(const F* w, I K, const F* x, I P, F* y) {
+  V a[ROWS][C] = {};
+  for (I k = 0; k < K; k++) {
+    V xs[C];
+    for (int c = 0; c < C; c++) xs[c] = load(x + k * P + c * W);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+      V v = V{} + w[r * K + k];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; c++) a[r][c] += v * xs[c];
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int c = 0; c < C; c++) store(y + r * P + c * W, a[r][c]);
+}
+// What `linear` makes for several rows of x, W rows of w at a time: vectors go along the rows of x, so that nothing is
+// summed across a vector. How many rows of w it was made for.
+static I wide(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
+  static thread_local std::vector<F> room;
+  const I P = (M + W - 1) / W * W, whole = N / W * W;
+  room.resize((K + W) * P + 16);  // with what is left out to begin at 64 bytes
+  F *xt = room.data() + (64 - (uintptr_t)room.data() % 64) % 64 / 4, *part = xt + K * P;
+  V block[W];
+  for (I m = 0; m < P; m += W) {
+    I k = 0;
+    for (; k + W <= K; k += W) {
+      for (I i = 0; i < W; i++) block[i] = m + i < M ? load(x + (m + i) * ldx + k) : V{};
+      transpose(block);
+      for (I i = 0; i < W; i++) store(xt + (k + i) * P + m, block[i]);
+    }
+    for (; k < K; k++)
+      for (I i = 0; i < W; i++) xt[k * P + m + i] = m + i < M ? x[(m + i) * ldx + k] : 0;
+  }
+  for (I n = 0; n < whole; n += W) {
+    for (I r = 0; r < W; r += ROWS) {
+      const F* rows = w + (n + r) * K;
+      for (I m = 0; m < P;) {
+        const I left = (P - m) / W;
+        F* to = part + r * P + m;
+        if (left == 3 || left > 4) across<3>(rows, K, xt + m, P, to), m += 3 * W;
+        else if (left > 1) across<2>(rows, K, xt + m, P, to), m += 2 * W;
+        else across<1>(rows, K, xt + m, P, to), m += W;
+      }
+    }
+    const V bias = b ? load(b + n) : V{};
+    for (I m = 0; m < P; m += W) {
+      for (I i = 0; i < W; i++) block[i] = load(part + i * P + m);
+      transpose(block);
+      for (I i = 0; i < W && m + i < M; i++) store(y + (m + i) * ldy + n, b ? block[i] + bias : block[i]);
+    }
+  }
+  return whole;
+}
+#endif
 // y (M, N) = x (M, K) w (N, K)^T + b; rows of x and y lie ldx and ldy apart, w is whole
 static void linear(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
   auto at = [&](I n) { return b ? b + n : 0; };
   I n = 0;
+#if defined(ACROSS)
+  if (M > MANY) {
+    for (I m = 0; m < M; m += MANY) linear(x + m * ldx, ldx, w, b, y + m * ldy, ldy, M - m < MANY ? M - m : MANY, N, K);
+    return;
+  }
+  if (M >= FEW) n = wide(x, ldx, w, b, y, ldy, M, N, K);
+#endif
   if (M == 1) {
     for (; n + 4 <= N; n += 4) rows4(w + n * K, K, x, y + n, at(n));
     for (; n < N; n++) tile<1, 1>(w + n * K, K, x, ldx, y + n, ldy, at(n));

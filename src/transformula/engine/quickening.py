@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, MOST_ROWS, TORCH, OwnStep
+from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep, most_rows
 
 
 class Quickened:
@@ -54,7 +54,7 @@ class Quickened:
     ) -> Any:
         assert self.own is not None
         auto = self.engine == AUTO
-        many = tokens.shape[1] not in (1, self.length) or (auto and len(tokens) > MOST_ROWS)
+        many = tokens.shape[1] not in (1, self.length) or (auto and len(tokens) > most_rows())
         few = auto and not self.brief and decoding.capacity - decoding.longest < FEWEST_STEPS
         first = self.machine is None and self.weights == FLOAT32  # else a program may be there already
         if new is not None or not decoding.longest or many or (few and first):
@@ -64,7 +64,7 @@ class Quickened:
 
     def greedy(self, tokens: Tensor, decoding: Any, count: int, vocab: int) -> tuple[Tensor, Tensor] | None:
         """Several steps at once; see `Machine.greedy`."""
-        if self.machine is None or not decoding.longest or (self.engine == AUTO and len(tokens) > MOST_ROWS):
+        if self.machine is None or not decoding.longest or (self.engine == AUTO and len(tokens) > most_rows()):
             return None
         return self.machine.greedy(self.own, tokens, decoding, count, vocab)  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from ..engine.kinds import MOST_ROWS
+from ..engine.kinds import most_rows
 from .sentences import Sentence
 
 MAX_DONE = 0.125  # of the sentences that go on: so many that are done stay in large batches, for moving rows costs, too
@@ -62,7 +62,7 @@ class HeldRows:
         done = [number for number, sentence in enumerate(self.sentences) if not sentence.beam]
         live = len(self.sentences) - len(done)
         most, left = int(MAX_DONE * live), 0  # all leave once there are more
-        if sum(len(sentence.beam) for sentence in self.sentences) <= MOST_ROWS:
+        if sum(len(sentence.beam) for sentence in self.sentences) <= most_rows():
             most = left = size_for(live) - live
         if full or not self.keep:
             most = left = 0
