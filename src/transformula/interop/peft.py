@@ -27,6 +27,7 @@ from .weights import hash_of, load_tensors, readable, save_tensors, stated_hash
 CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 PAIR = re.compile(r"(?P<name>.+)\.lora_(?P<table>embedding_)?(?P<side>[AB])(\.weight)?\Z")
+NAME = re.compile(r"(\w|\\?\.)+\Z")  # of a module, in a pattern with its dots as they are or escaped
 BASE = "transformula.base_sha256"  # in the header of the tensors: a hash of the base model's matrices that are adapted
 OTHER_BASES = ("pissa", "olora", "corda", "loftq")  # initializations that change the base model, too
 ROUNDING = 1e-6  # of the largest weight: what sums in float32 may be off
@@ -62,6 +63,8 @@ class PeftAdapter:
             if pair["table"]:
                 self.tables.add(pair["name"])
         for name, sides in self.pairs.items():
+            if any(side.dim() < 2 for side in sides.values()):
+                raise CheckpointError(f"{folder / ADAPTER}: the adapter of {name} is no matrix; copy it again")
             if len(sides) < 2:
                 raise CheckpointError(f"{folder / ADAPTER}: {name} has lora_{''.join(sides)} alone; copy it again")
         self._left = {*self.pairs, *self.whole}
@@ -72,14 +75,21 @@ class PeftAdapter:
         wrong = wrong or ("it has magnitudes (DoRA)" if self.config.get("use_dora") else "")
         if not wrong and start.lower().startswith(OTHER_BASES):
             wrong = f"it began by {start}, which changes the base model, too"
+        alphas, path = self.config.get("alpha_pattern") or {}, self.folder / CONFIG
+        numbers = [self.config.get("lora_alpha", 8), *(alphas.values() if isinstance(alphas, dict) else [None])]
+        if not all(type(number) in (int, float) for number in numbers):
+            raise CheckpointError(f"{path}: expected numbers as lora_alpha and in alpha_pattern; copy the folder again")
+        if strange := next((name for name in alphas if not NAME.match(name)), ""):
+            what = f"{path}: {strange!r} in alpha_pattern is a pattern, and only names of modules are read here"
+            raise CheckpointError(f"{what}; name each module where it was made")
         if wrong:
             remedy = "merge it where it was made (merge_and_unload), and use the whole model"
-            raise CheckpointError(f"{self.folder / CONFIG}: {wrong}; only LoRA is read here: {remedy}")
+            raise CheckpointError(f"{path}: {wrong}; only LoRA is read here: {remedy}")
 
     def scale_of(self, name: str, rank: int) -> float:
         """The factor of B A of a matrix."""
         patterns = self.config.get("alpha_pattern") or {}
-        own = [alpha for pattern, alpha in patterns.items() if re.match(rf"(.*\.)?({pattern})$", name)]
+        own = [alpha for pattern, alpha in patterns.items() if f".{name}".endswith("." + pattern.replace("\\", ""))]
         alpha = float(own[0] if own else self.config.get("lora_alpha", 8))
         return alpha / (math.sqrt(rank) if self.config.get("use_rslora") else rank)
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ..api.editing import FILE, NUMBERS, answer, architecture_of
-from ..errors import InputError, UnknownName
+from ..errors import InputError, TransformulaError, UnknownName
 from ..plain import several
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.log import points_of, read_log
@@ -151,7 +152,9 @@ class Studio:
             from ..api.inputs import predictor_in
             from ..tasks.verb import built_in_verbs
 
-            predictor = predictor_in(place / "best")
+            predictor = None
+            with suppress(TransformulaError):  # of a package that is not here
+                predictor = predictor_in(place / "best")
             if predictor is None or not (predictor.verb or predictor.continues):
                 self._uses[key] = None
             else:
