@@ -37,7 +37,7 @@ def greedy_texts(count: int) -> list[Heard]:
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)
-def test_bursts_of_the_likeliest_tokens_are_the_same_texts(wiring: str) -> None:
+def test_greedy_bursts_write_the_same_texts(wiring: str) -> None:
     """Several steps in one go, in which texts end; what they have read is the prefix of texts that come after."""
     module, every = built(wiring), greedy_texts(6)
     bursts = []

@@ -54,6 +54,7 @@ def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -
     """Write the low-rank adapters of a run as the library peft does, and hold them to the run's model. Raises
     CheckpointError for a run that has none, or whose first weights were pruned."""
     from ..atomic_io import disk_errors, whole_folder
+    from ..interop.folder import WEIGHTS
     from ..interop.peft import PeftAdapter, close, write_adapter
     from ..interop.weights import load_tensors
     from ..ownership import mark, refuse_strangers
@@ -62,17 +63,17 @@ def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -
 
     folder, out = model_folder(run), Path(out)
     trained = RunFolder(folder.parent)
-    config, weights = trained.config(), "weights.safetensors"
+    config = trained.config()
     if dtype is not None:
         raise InputError(f"{setting('dtype', dtype)}: adapters have the type of the run's weights; leave it out")
     lora = TrainingSettings.model_validate({"lora": config.get("lora")}).lora if config else None
     if lora is None:
         what = f"{run}: is no run that trained low-rank adapters, by {setting('init_from')} and {setting('lora')}"
         raise CheckpointError(f"{what}; the other formats hold whole models")
-    if not (trained.fixed / weights).is_file():
+    if not (trained.fixed / WEIGHTS).is_file():
         what = f"{trained.fixed}: the weights that the run began with are gone (`prune` removes them)"
         raise CheckpointError(f"{what}, so that its adapters cannot be told from them; export the whole model")
-    tensors, base = load_tensors(folder / weights), load_tensors(trained.fixed / weights)
+    tensors, base = load_tensors(folder / WEIGHTS), load_tensors(trained.fixed / WEIGHTS)
     refuse_strangers(out)
     with disk_errors(out), whole_folder(out) as new:
         if not write_adapter(new, base, tensors, lora.rank, Path(str(config.get("init_from", ""))).name):

@@ -87,8 +87,8 @@ class Machine:
     def greedy(
         self, model: OwnStep, tokens: Tensor, decoding: Decoding, count: int, vocab: int
     ) -> tuple[Tensor, Tensor] | None:
-        """The likeliest tokens (batch, count), of the first `vocab`, that follow tokens (batch, 1), and their logits:
-        `count` steps at most, each of what the one before wrote. None where no program makes them."""
+        """Greedy decoding of up to `count` steps after tokens (batch, 1), among the first `vocab` tokens: the ids
+        (batch, count) and their logits (batch, count). None where no program makes the steps."""
         try:
             bound = self.bound_to(model, tokens, decoding, {})
         except NoProgram:

@@ -23,7 +23,7 @@ from ..settings import Settings
 from . import openai
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, NoBody, PredictBody, TextBody
 from .metrics import Metrics
-from .models import Models, Served
+from .models import ASKED, Models, Served
 from .openapi import description, page
 from .predicting import answers_of, ask_of
 from .settings import LOOPBACK, ServeSettings
@@ -337,6 +337,8 @@ class Doorkeeper:
 
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self.refused(scope, headers)
+        asked: list[Served] = []
+        ASKED.set(asked)
         try:
             if refused is not None:
                 await error_response(Request(scope), refused)(scope, receive, noted)
@@ -345,6 +347,8 @@ class Doorkeeper:
         except ClientDisconnect:  # in the middle of its request
             status[0] = GONE
         finally:
+            for one in asked:
+                one.requests -= 1
             path = scope["path"] if scope["path"] in {route.path for route in ROUTES} else "other"
             self.api.metrics.requests.labels(path, str(status[0])).inc()
             self.api.metrics.durations.labels(path).observe(time.monotonic() - begun)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..api.model import Model
 
+ASKED: ContextVar[list[Served] | None] = ContextVar("asked", default=None)  # the models that a request has asked for
 State = Literal["unloaded", "loading", "ready", "failed"]
 
 
@@ -29,6 +32,7 @@ class Served:
     base     the model of which this is one with an adapter; what the adapter does not change is in memory once
     about    what is said of the model to clients, once it is loaded
     used     when it was last asked for
+    requests  that have asked for it and have not ended
     """
 
     name: str
@@ -41,6 +45,7 @@ class Served:
     created: int = field(default_factory=lambda: int(time.time()))
     about: dict[str, Any] = field(default_factory=dict)
     used: float = 0.0
+    requests: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self, settings: ServeSettings) -> ModelWorker:
@@ -85,15 +90,16 @@ class Served:
 
     @property
     def busy(self) -> bool:
-        return self.worker is not None and self.worker.load > 0
+        return self.requests > 0 or (self.worker is not None and self.worker.load > 0)
 
     async def unload(self) -> None:
         """Stop the worker and forget the weights. Raises InputError while requests are being answered."""
         async with self.lock:
             if self.worker is None:
                 return
-            if self.worker.load:
-                raise InputError(f"{self.name}: {self.worker.load} requests are being answered; try again later")
+            if self.busy:
+                count = max(self.requests, self.worker.load)
+                raise InputError(f"{self.name}: {count} requests are being answered; try again later")
             worker, self.worker, self.state = self.worker, None, "unloaded"
             worker.closing = True
             await asyncio.to_thread(worker.stop)
@@ -131,6 +137,7 @@ class Models:
     def __init__(self, named: Iterable[Served], settings: ServeSettings) -> None:
         self.settings = settings
         self.by_name: dict[str, Served] = {}
+        self._leaving: asyncio.Task[None] | None = None
         for one in named:
             if one.name in self.by_name:
                 what = f"two models are named {one.name}: {self.by_name[one.name].source} and {one.source}"
@@ -151,14 +158,21 @@ class Models:
         those with requests: first that one leaves that was not asked for for longest."""
         one = self.find(name)
         one.used = time.monotonic()
+        asked = ASKED.get()
+        if asked is not None:
+            one.requests += 1
+            asked.append(one)
         worker = await one.load(self.settings)
-        if one.base is not None:
-            loaded = [each for each in self.by_name.values() if each.base is not None and each.worker is not None]
-            idle = [each for each in loaded if each is not one and not each.busy]
-            leaving = sorted(idle, key=lambda each: each.used)[: max(0, len(loaded) - self.settings.max_adapters)]
-            for each in leaving:
-                await each.unload()
+        if one.base is not None and (self._leaving is None or self._leaving.done()):
+            self._leaving = asyncio.create_task(self._unload_idle())
         return one, worker
+
+    async def _unload_idle(self) -> None:
+        loaded = [each for each in self.by_name.values() if each.base is not None and each.worker is not None]
+        idle = sorted((each for each in loaded if not each.busy), key=lambda each: each.used)
+        for each in idle[: max(0, len(loaded) - self.settings.max_adapters)]:
+            with suppress(InputError):  # it was asked for again meanwhile
+                await each.unload()
 
     @property
     def first(self) -> list[Served]:
@@ -179,11 +193,15 @@ def served(written: str, opening: Mapping[str, Any]) -> Served:
     """A model as it is typed: RUN, or NAME=RUN. Raises CheckpointError for a folder that holds no model."""
     from ..api.reading import model_folder
 
-    name, equals, folder = written.partition("=")
-    if not equals or not name or "/" in name or Path(written).is_dir():
-        name, folder = "", written
+    name, folder = named(written)
     found = model_folder(folder)
     return Served(name or name_of(Path(folder)), found, opening)
+
+
+def named(written: str) -> tuple[str, str]:
+    """NAME=FOLDER as name and folder; "" as the name where none is typed."""
+    name, equals, folder = written.partition("=")
+    return ("", written) if not equals or not name or "/" in name or Path(written).is_dir() else (name, folder)
 
 
 def adapted(written: str, models: Sequence[Served]) -> Served:
@@ -191,9 +209,7 @@ def adapted(written: str, models: Sequence[Served]) -> Served:
     CheckpointError for a folder that holds no adapter, InputError where it is not said of which model, UnknownName."""
     from ..interop.peft import PeftAdapter
 
-    name, equals, rest = written.partition("=")
-    if not equals or not name or "/" in name or Path(written).is_dir():
-        name, rest = "", written
+    name, rest = named(written)
     of, plus, folder = rest.partition("+")
     if not plus or Path(rest).is_dir():
         of, folder = "", rest
