@@ -55,6 +55,29 @@ def decoded(model: Transformer, given: torch.Tensor, **fixed: torch.Tensor) -> t
     return torch.cat([model.step(given[:, i : i + 1], decoding) for i in range(given.shape[1])], 1)
 
 
+OUTSIDE = "  x = x + linear.down(gelu(linear.up(norm(x), 2 * width, share=0)), width)"
+IN_WORDS = """
+words:
+  f(x): y = linear.down(gelu(linear.up(x, 2 * width, share=0)), width)
+layer: |
+  x = x + attention(norm(x))
+  x = x + f(norm(x))
+"""
+
+
+def test_what_a_definition_shares_is_one_module() -> None:
+    inside, outside = checked(IN_WORDS), checked("layer: |\n  x = x + attention(norm(x))\n" + OUTSIDE)
+    models = [randomised(build(each)) for each in (inside, outside)]
+    names = [name for name, _ in models[0].named_parameters() if "up." in name]
+    assert names == ["layers.0.up.weight", "layers.0.up.bias"]
+    own, other = (dict(model.named_parameters()) for model in models)
+    assert sorted(tuple(p.shape) for p in own.values()) == sorted(tuple(p.shape) for p in other.values())
+    for name, parameter in other.items():
+        parameter.data.copy_(own[name.replace("down", "f.down").replace("up_input", "f_input")])
+    ids = tokens()
+    assert torch.equal(models[0](ids), models[1](ids))
+
+
 def test_a_module_shared_by_two_stacks_is_one() -> None:
     model = made(BOTH, depth=2)
     names = [n for n, _ in model.named_parameters() if ".shared." in n]

@@ -212,12 +212,29 @@ def outermost(value: Value) -> Frame | Call:
     return value.frames[0] if value.frames else value.called
 
 
+def shared(value: Value) -> tuple[Frame | Call, str] | None:
+    """The innermost of a call and the definitions around it that is shared by a number, and the path of the call's
+    module from there on; None where none is."""
+    things: list[Frame | Call] = [*value.frames, value.called]
+    for place in range(len(things) - 1, -1, -1):
+        if things[place].share is not None:
+            return things[place], ".".join(one.role for one in things[place:])
+    return None
+
+
+def share_of(value: Value) -> int | None:
+    one = shared(value)
+    return None if one is None else one[0].share
+
+
 def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, int], str]) -> str:
     """Where the module of a call lives; `homes`: label and number of what is shared -> the first stack with it."""
     outer, path = outermost(value), roles(value)
     prefix = f"{section.stack}." if section.stack else ""
-    if outer.share is not None:
-        return f"{homes.setdefault((outer.label, outer.share), prefix)}layers.{outer.share}.{path}"
+    if one := shared(value):
+        thing, path = one
+        assert thing.share is not None
+        return f"{homes.setdefault((thing.label, thing.share), prefix)}layers.{thing.share}.{path}"
     if section.where == "layer":
         return f"{prefix}layers.{number}.{path}"
     return path if outer.label else f"{prefix}{section.where}.{path}"
@@ -229,7 +246,7 @@ def check_same(value: Value, firsts: dict[str, tuple[Value, dict[str, Any]]]) ->
     first, known = firsts.setdefault(call.path, (value, sizes))
     if first is value:
         return
-    keys = [(v.called.word.family or v.called.word.name, outermost(v).share) for v in (first, value)]
+    keys = [(v.called.word.family or v.called.word.name, share_of(v)) for v in (first, value)]
     if keys[0] != keys[1]:
         words = [f"{word}{'' if n is None else f' with share={n}'}" for word, n in keys]
         label = outermost(value).label or call.path

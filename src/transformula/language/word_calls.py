@@ -23,6 +23,8 @@ SCORES = ("scores", "ranking")  # ports that take scores
 NO_IDS = ("image", "audio")  # inputs that hold no ids
 SEVERAL_IDS = ("characters",)  # inputs of several ids a position, which a stream of that name takes and no other
 OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabulary
+# What a record's expressions read of a sequence or a value, which no number of the file that is called so stands for.
+OF_ANALYSIS = ("length", "positions", "span", "y", "c")
 # Streams of attention that belong to one sequence, though others may belong to another.
 ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
 
@@ -56,7 +58,8 @@ class WordCall:
 
     def __post_init__(self) -> None:
         self.context, self.place = self.model.names.context, self.node.place
-        self.names = Environment(self.scope.numbers, self.context.reads.numbers)
+        numbers = {name: number for name, number in self.scope.numbers.items() if name not in OF_ANALYSIS}
+        self.names = Environment(numbers, self.context.reads.numbers)
 
     def wrong(self, code: str, place: Place | None = None, **values: Any) -> FormulaError:
         return FormulaError(code, place or self.place, word=self.name, **values)
@@ -79,7 +82,7 @@ class WordCall:
         width, streams, ports = self.width(), (name for name, _ in self.streams), (name for name, _ in self.ports)
         given = frozenset(self.options) | (earlier.given if earlier else frozenset())
         call = Call(record, self.name, resolved, given, tuple(streams), tuple(ports), self.names["entries"], node.label)
-        call.numbers, call.share = {**scope.numbers, **self.names, **resolved}, self.share
+        call.numbers, call.share = {**self.names.numbers, **self.names, **resolved}, self.share
         widths = {role: self.expression(text) for role, text in record.inner.items()}
         call.inner = {role: self.template(inner) for role, inner in widths.items() if inner}
         sequence = self.sequence(resolved)
