@@ -79,6 +79,12 @@ def option(of_word: str, name: str, known: Iterable[str]) -> Ours | None:
     return next((Ours(one, write=row.get("write", "")) for one, row in ours if one in known), None)
 
 
+def value(of_word: str, option: str, given: Any) -> str:
+    """What is written for a value of the field in the place of one that an option of ours takes; "" for none."""
+    rows = (row for row in table()["values"] if row["option"] == option and of_word in row["words"].split())
+    return next((row["write"] for row in rows if is_named(row["names"], str(given))), "")
+
+
 def read_name(name: str, known: Iterable[str]) -> Ours | None:
     """What a name that a formula reads is called here, if that is among the `known`."""
     known = list(known)

@@ -27,6 +27,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from .. import field_names
 from .context import Context, Definition, Scope, Setting, check_free, check_second, read_definition, tells_positions
 from .expressions import Expressions
 from .graph import Architecture, Section, Stack
@@ -113,7 +114,10 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str])
         if name not in given:
             if name in outer:
                 return outer[name]
-            raise unknown("unknown-number", place, name, [*given, *outer, "pi"])
+            whole = next((key for key in waiting if names_read(given[key]) == {name}), None)
+            remedy = f"add it to the file, or give it as --{name}"
+            remedy += "" if whole is None else f"; or write a number, as in {field_names.spell_key(whole, 4)}"
+            raise unknown("unknown-number", place, name, [*given, *outer, "pi"], remedy=remedy)
         if name in waiting:
             raise FormulaError("number-cycle", given[name].place, name=name)
         waiting.append(name)

@@ -80,7 +80,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "division-by-zero": ("division by zero\ncheck the numbers on this line", "x = x / (layer - layer)"),
     "number-domain": ("{what} is not defined for {value}\ncheck the numbers on this line", "x = sqrt(0 - 1) * x"),
     "unknown-number": (
-        "no number is called {name!r};{near} known: {known}\nadd it to the file, or give it as --{name}",
+        "no number is called {name!r};{near} known: {known}\n{remedy}",
         "x = x + mlp(x) if layer > first else x",
     ),
     "number-cycle": (
@@ -117,7 +117,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "x = linear.a(x, 2 * width)",
     ),
     "history-range": (
-        "{name}[{index}] does not exist in {title}\nhere the history of {name} goes from 0 to {last}",
+        "{name}[{index}] does not exist in {title}\nhere there is {there}; {name}[n] is what layer n left",
         "x = x + mlp(x[layer])",
     ),
     "history-unset": (

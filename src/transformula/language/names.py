@@ -106,6 +106,11 @@ class Names:
             known += [*self.flow.now, *self.context.inputs, *self.context.stack_names(), *assigned]
             known += [d.name for d in self.context.definitions[: scope.visible]]
             remedy = f"set it before this line; a number is added to the file, or given as --{name}"
+            if record := self.context.vocabulary.get(name):
+                form = next((each for each in record.forms if each), ("x",))
+                remedy = f"it is a word: call it, as in {name}({', '.join(one.lstrip('*') for one in form)})"
+            elif scope.section.where == "layer":
+                remedy += f"; one that is learned: scalar.{name}(1)"
             if scope.section.where != "layer":
                 remedy += f"; what else the data give is declared, as in inputs: {{{name}: tokens}}"
             if option and option.type == "definition":
@@ -152,7 +157,8 @@ class Names:
             if name == "pi":
                 return math.pi
             known = [*constants, "pi"]
-            raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known))
+            remedy = f"add it to the file, or give it as --{name}"
+            raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known), remedy=remedy)
 
         return look
 
@@ -172,13 +178,13 @@ class Names:
         title = section.title
         if last < 0:
             index = ":" if node.index is None else "n"
-            raise FormulaError("history-range", node.place, name=name, index=index, title=title, last="nothing")
+            raise FormulaError("history-range", node.place, name=name, index=index, title=title, there="none yet")
         if node.index is None:
             return self.listed(node, name, other, last, scope)
         number = as_number(node.index, self.evaluate(node.index, scope.constants, scope))
         if not isinstance(number, int) or not 0 <= number <= last:
-            index = f"{number:g}"
-            raise FormulaError("history-range", node.place, name=node.name, index=index, title=title, last=last)
+            index, there = f"{number:g}", f"{node.name}[0]" + (f" to {node.name}[{last}]" if last else " alone")
+            raise FormulaError("history-range", node.place, name=node.name, index=index, title=title, there=there)
         setting = flow.history[other or stack.name][number][1].get(name)
         if setting is None:
             layer = f"layer {number}" if number else "`before`"

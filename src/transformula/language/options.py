@@ -46,8 +46,20 @@ def check_option(word: str, option: Option, value: Any, place: Place | None, kno
     if not fits:
         near = nearest(value, known) if isinstance(value, str) and option.type in ("whole", "number") else ()
         said = {"word": word, "name": option.name, "expected": expected, "given": describe(value)}
-        raise FormulaError(code, place, near=near, help=option.help, **said)
+        raise FormulaError(code, place, near=near, help=remedy_for(word, option, value), **said)
     return value
+
+
+def remedy_for(word: str, option: Option, value: Any) -> str:
+    """What is written in the place of a value that an option does not take: as the field means it, else what it is."""
+    if not isinstance(value, str):
+        return option.help
+    if option.type == "definition":
+        known = field_names.word(value)
+        more = f"; how it is defined: transformula words {value}" if known else ""
+        return f"define it under `words`, and name it without quotes: {option.name}={value}{more}"
+    ours = field_names.value(word, option.name, value) if option.type == "choice" else ""
+    return f"write {ours}" if ours else option.help
 
 
 def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place | None) -> Any:

@@ -161,7 +161,8 @@ class Rebuilder:
                 return self.call(node)
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice() as part):
                 if part.lower or part.upper or part.step:
-                    raise self.refused(node, "a part of a history", "write x[:] for all of it, or x[n] for one")
+                    remedy = "write x[:] for all of it, or x[n] for one; the channels of a value: part(x, i, n)"
+                    raise self.refused(node, "a part of a history", remedy)
                 return Index(place, name, None)
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 return Index(place, name, self.value(index))
