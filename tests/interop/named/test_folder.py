@@ -55,6 +55,33 @@ def change(folder: Path, **keys: Any) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "bool", "int64", "float8_e4m3fn", "complex64"])
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_weights_of_other_types_are_refused(llama: Path, kind: str, all_of_them: bool) -> None:
+    tensors = load_file(llama / "model.safetensors")
+    for name in sorted(tensors) if all_of_them else sorted(tensors)[:1]:
+        tensors[name] = tensors[name].to(getattr(torch, kind))
+    save_file(tensors, llama / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=f"is stored as {kind}; read are float16, bfloat16, float32 and float64"):
+        load_model(llama)
+
+
+def test_a_tensor_that_the_index_does_not_name_is_refused(llama: Path) -> None:
+    tensors = load_file(llama / "model.safetensors")
+    save_file(tensors, llama / "model-00001-of-00001.safetensors", metadata={"format": "pt"})
+    (llama / "model.safetensors").unlink()
+    index = dict.fromkeys(sorted(tensors)[1:], "model-00001-of-00001.safetensors")
+    (llama / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    with pytest.raises(CheckpointError, match=f"holds {sorted(tensors)[0]}, which .*index.json does not name"):
+        load_model(llama)
+
+
+def test_a_number_that_is_none_is_refused(llama: Path) -> None:
+    change(llama, rms_norm_eps=float("nan"))
+    with pytest.raises(CheckpointError, match="rms_norm_eps is nan: expected a finite number"):
+        load_model(llama)
+
+
 def test_out_and_in_again(llama: Path, tmp_path: Path) -> None:
     ours, _ = load_model(tmp_path / "ours")
     theirs, _ = load_model(llama)

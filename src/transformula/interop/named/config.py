@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,6 +77,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy the folder again") from None
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: expected a mapping of keys to values")
+    for name, value in config.items():  # json has no such numbers, but Python's reader takes them
+        if isinstance(value, float) and not math.isfinite(value):
+            raise CheckpointError(f"{path}: {name} is {value}: expected a finite number; copy the folder again")
     if config.get("quantization_config"):
         what = f"{path}: quantization_config: the weights are quantized, and no unpacking of them is known here"
         raise CheckpointError(f"{what}; use the folder of the unquantized model, or dequantize it where it was made")

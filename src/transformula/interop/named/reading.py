@@ -152,6 +152,7 @@ class FolderTensors:
             if tensor.shape != expected:
                 what = f"{self.folder}: {row.theirs} has the shape {tuple(tensor.shape)}; {FILE} says {tuple(expected)}"
                 raise CheckpointError(f"{what}; expected the tensors that were saved with it")
+            self.check_type(row.theirs, tensor)
             for one, part in self.solver.to_ours(row.expression, tensor, self.shapes):
                 if one.number is None:
                     tensors[one.name] = part
@@ -163,6 +164,13 @@ class FolderTensors:
         if absent:
             raise CheckpointError(f"{self.model.name}: its data file gives no value to {list_names(absent)}")
         return tensors
+
+    def check_type(self, name: str, tensor: Tensor) -> None:
+        """Raise CheckpointError for numbers that no weights are stored as, such as those of quantized models."""
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            what = f"{self.folder}: {name} is stored as {kind}; read are float16, bfloat16, float32 and float64"
+            raise CheckpointError(f"{what}: use the folder from before quantization, or dequantize it there")
 
     def check_again(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to, or one

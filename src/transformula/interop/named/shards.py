@@ -32,6 +32,10 @@ class Shards(Mapping[str, Tensor]):
             with readable(folder / file, AGAIN):
                 self._opened[file] = safe_open(folder / file, "pt")
         held = {file: set(opened.keys()) for file, opened in self._opened.items()}
+        for file, names in held.items():
+            if unlisted := sorted(names - self.files.keys()):
+                what = f"{folder / file}: holds {unlisted[0]}, which {INDEX} does not name"
+                raise CheckpointError(f"{what}; {AGAIN}, or take the files' names from where it was made")
         for name, file in self.files.items():
             if name not in held[file]:
                 raise CheckpointError(f"{folder / file}: {name}, which {INDEX} names, is not in it; {AGAIN}")
