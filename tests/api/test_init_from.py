@@ -165,6 +165,13 @@ def theirs(data, tmp_path_factory) -> tuple[Path, dict[str, torch.Tensor]]:
     return convert(run / "best", folder / "exported", write="transformers"), tensors
 
 
+def test_a_changed_number_that_shapes_weights_is_named(data, language_model, before_the_first_step):
+    given = {"init_from": language_model[0], "data": str(data / "text.jsonl"), "quiet": True}
+    with pytest.raises(InputError, match=r"there and \(19, 32\) here, by width 32 \(there 16\); .*: width=16"):
+        train(**given, width=32, out=str(data / "wide"))
+
+
+
 def test_from_a_folder_of_transformers(data, theirs, before_the_first_step, capsys):
     folder, tensors = theirs
     assert task_trained(folder) == "language-modeling"

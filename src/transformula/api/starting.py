@@ -81,12 +81,29 @@ class Start:
             loaded = load_parts(module, stacks, tensors, path, self.init_stack, in_order)
             parts, new = f": {loaded}", loaded.new
         else:
-            put_tensors(module, in_order(model_tensors(module), tensors), path)
+            own = model_tensors(module)
+            self.check_numbers(own, in_order(own, tensors), architecture, use)
+            put_tensors(module, in_order(own, tensors), path)
         lines = [f"{'task':<12}{self.task}, that of {self.named}"] if self.task else []
         lines += [f"{'output':<12}{self.changed}"] if self.changed else []
         lines += [f"{'weights':<12}from {self.folder}{parts}", *map(str, matches)]
         fresh = tuple(dict.fromkeys(name for match in matches for name in match.fresh))
         return Begun("\n".join(lines), (*new, *fresh), fresh, hash_of(tensors))
+
+    def check_numbers(
+        self, own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], architecture: Architecture, use: Sequence[str]
+    ) -> None:
+        """Raise InputError where a number that was changed gives a tensor another shape than it has in the folder."""
+        name = next((n for n, t in own.items() if n in tensors and tensors[n].shape != t.shape), None)
+        before = check_model(self.folder, use=use).numbers
+        changed = [key for key, number in architecture.numbers.items() if before.get(key, number) != number]
+        if name is None or not changed:
+            return
+        here, there = tuple(own[name].shape), tuple(tensors[name].shape)
+        said = ", ".join(f"{key} {architecture.numbers[key]:g} (there {before[key]:g})" for key in changed)
+        back = " ".join(setting(key, f"{before[key]:g}") for key in changed)
+        what = f"{setting('init_from', self.named)}: {name} is {there} there and {here} here, by {said}"
+        raise InputError(f"{what}; leave what was loaded as it is: {back}, or begin with random weights")
 
     def row_names(self) -> Names:
         """What the rows of its tables and outputs stand for."""

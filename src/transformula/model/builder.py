@@ -204,7 +204,9 @@ def place_module(root: nn.Module, path: Sequence[str], module: nn.Module, full: 
             if known is not None or hasattr(at, part):
                 why = "PyTorch's modules have something of that name" if known is None else "two modules have that name"
                 what = f"no module can be called {part!r} (in {full!r}): {why}"
-                raise InputError(f"{what}; give the call a label of its own")
+                stack = number == 1 and full.count(".") > 1
+                remedy = "give the stack another name" if stack else "give the call a label of its own"
+                raise InputError(f"{what}; {remedy}")
             at.add_module(part, new)
         at = new
 
