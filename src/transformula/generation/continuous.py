@@ -31,12 +31,11 @@ from .held_rows import size_for
 from .prefixes import SHORTEST, PrefixCache, PrefixSource, common
 from .sampling import choose
 from .settings import SamplingSettings
-from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
+from .steps import Decoder, burst_of, burst_size, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
 
 PIECE = 512  # tokens of prompts that are read between two steps of the running texts
 FIRST_CAPACITY = 256  # positions that there is room for at first; they double as texts grow
 STEPS_TO_SHRINK = 16  # that a smaller batch would have done, before it is made
-MOST_STEPS, BURST = 16, 0.02  # that are made before anything else is looked at; and in how many seconds
 MOST_COMPARED = 64  # waiting prompts among which a common beginning is looked for
 
 
@@ -131,7 +130,7 @@ class RunningBatch:
         self.steps = self.rows = self.read = 0
         self._loose = 0  # steps in a row that a smaller batch would have done
         self._vocab = 0
-        self._greedy = None if "document" in getattr(model, "inputs", ()) else getattr(model, "greedy", None)
+        self._greedy = burst_of(model)
         self._pace = math.inf  # seconds that the last step took
 
     def add(self, request: TextRequest) -> None:
@@ -312,7 +311,7 @@ class RunningBatch:
         """Write several tokens of every running text after `tokens` (places, 1), where each is the most likely one and
         nothing waits: what Python does between steps is then done once. Whether they were written."""
         requests = self.live
-        count = min(MOST_STEPS, int(BURST / self._pace), *(one.prompt + one.most - len(one.tokens) for one in requests))
+        count = burst_size(self._pace, (one.prompt + one.most - len(one.tokens) for one in requests))
         if count < 2 or self._greedy is None or self.waiting or self.reading or not all(one.plain for one in requests):
             return False
         burst = self._greedy(tokens, self.decoding, count, self._vocab)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
-from .steps import Decoder, logits_behind, logits_of, not_finite, step_model
+from .steps import Decoder, burst_of, burst_size, logits_behind, logits_of, not_finite, step_model
 
 if TYPE_CHECKING:
     from .speculation import Guesser
@@ -52,6 +53,17 @@ class TextRow:
     @property
     def written(self) -> list[int]:
         return self.tokens[self.prompt :]
+
+    def add(
+        self, token: int, finished: Callable[[int, list[int]], bool] | None, on_token: Callable[[int, int], None] | None
+    ) -> None:
+        self.tokens.append(token)
+        if on_token is not None:
+            on_token(self.number, token)
+        complete = self.constraint is not None and self.constraint.take(token)
+        self.done = complete or len(self.tokens) - self.prompt >= self.most or bool(
+            finished and finished(self.number, self.written)
+        )
 
 
 def generate(
@@ -159,10 +171,14 @@ def write_rows(
     decoding, logits = read_rows(model, batch, window)
     rewindable = 0 if guesser is None else check_rewindable(decoding, settings.speculate)
     drafts: list[list[int]] = [[] for _ in batch]
+    plain = settings.temperature == 0.0 and settings.repetition_penalty == 1.0 and guesser is None and window is None
+    burst = None if not plain or any(row.constraint for row in batch) else burst_of(model)
+    device, vocab, pace, ahead = logits.device, logits.shape[-1], math.inf, False
     while True:
-        written = choose_along(model, batch, drafts, logits, settings, finished, on_token)
-        if logits.shape[1] > 1:
-            decoding.rewind([logits.shape[1] - count for count in written])
+        if not ahead:
+            written = choose_along(model, batch, drafts, logits, settings, finished, on_token)
+            if logits.shape[1] > 1:
+                decoding.rewind([logits.shape[1] - count for count in written])
         stay = [place for place, row in enumerate(batch) if not row.done]
         if not stay:
             return
@@ -170,7 +186,7 @@ def write_rows(
         leave = not keep_done or again or 2 * len(stay) <= len(batch) or room(model, decoding) < 1
         if len(stay) < len(batch) and leave:
             batch = [batch[place] for place in stay]
-            decoding.select(torch.tensor(stay, device=logits.device))
+            decoding.select(torch.tensor(stay, device=device))
             if guesser is not None:
                 guesser.select(stay)
         drafts = [[] for _ in batch]
@@ -180,7 +196,34 @@ def write_rows(
             decoding, logits = read_rows(model, batch, window)
         else:
             ids = [[row.tokens[-1], *draft] for row, draft in zip(batch, drafts, strict=True)]
-            logits = logits_of(model, step_model(model, torch.tensor(ids, device=logits.device), decoding))
+            tokens, begun = torch.tensor(ids, device=device), time.perf_counter()
+            left = (row.prompt + row.most - len(row.tokens) for row in batch if not row.done)
+            count = 0 if burst is None else burst_size(pace, left)
+            several = burst(tokens, decoding, count, vocab) if burst is not None and count > 1 else None
+            ahead = several is not None
+            if several is not None:
+                write_all(model, batch, *several, finished, on_token)
+            else:
+                logits = logits_of(model, step_model(model, tokens, decoding))
+            pace = (time.perf_counter() - begun) / (1 if several is None else several[0].shape[1])
+
+
+def write_all(
+    model: Decoder,
+    batch: Sequence[TextRow],
+    ids: Tensor,
+    largest: Tensor,
+    finished: Callable[[int, list[int]], bool] | None,
+    on_token: Callable[[int, int], None] | None,
+) -> None:
+    """Write tokens (batch, count) that were chosen ahead, by the logits `largest`, into each row until it is done."""
+    for place in range(ids.shape[1]):
+        tokens, logits = ids[:, place].tolist(), largest[:, place].tolist()
+        for row, token, logit in zip(batch, tokens, logits, strict=True):
+            if not row.done:
+                if not math.isfinite(logit):
+                    raise not_finite([model], len(row.tokens) - row.prompt)
+                row.add(token, finished, on_token)
 
 
 def choose_along(
@@ -209,13 +252,7 @@ def choose_along(
         for number, row, token in zip(active, rows, chosen, strict=True):
             counts[number] += 1
             if not row.done:
-                row.tokens.append(token)
-                if on_token is not None:
-                    on_token(row.number, token)
-                complete = row.constraint is not None and row.constraint.take(token)
-                row.done = complete or len(row.tokens) - row.prompt >= row.most or bool(
-                    finished and finished(row.number, row.written)
-                )
+                row.add(token, finished, on_token)
         active = [
             number
             for number, token in zip(active, chosen, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +10,11 @@ from torch import Tensor, nn
 
 from ..errors import InputError, NotFinite
 from ..model.transformer import Transformer
+
+MOST_STEPS, BURST = 16, 0.02  # that are made before anything else is looked at; and in how many seconds
+Burst = Callable[[Tensor, Any, int, int], "tuple[Tensor, Tensor] | None"]
+"""(tokens (batch, 1), decoding, count, vocab) -> the likeliest tokens of `count` steps at most, (batch, count), each
+after what the one before wrote, and their logits; None where they cannot be made so."""
 
 
 class Decoder(Protocol):
@@ -36,6 +41,17 @@ def step_model(
     if "document" in getattr(model, "inputs", ()):
         more["document"] = torch.zeros_like(tokens)
     return model.step(tokens, decoding, new=new, **more)
+
+
+def burst_of(model: Any) -> Burst | None:
+    """What makes several steps of a model at once, where something does: what Python does between steps is then done
+    once."""
+    return None if "document" in getattr(model, "inputs", ()) else getattr(model, "greedy", None)
+
+
+def burst_size(pace: float, left: Iterable[int]) -> int:
+    """How many steps to make at once, of `pace` seconds each, where texts have so many tokens `left`."""
+    return min(MOST_STEPS, int(BURST / pace), *left)
 
 
 def logits_behind(model: Any, texts: Sequence[Sequence[int]], decoding: Any) -> Tensor:
