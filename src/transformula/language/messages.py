@@ -323,5 +323,7 @@ def unknown(
     known = sorted(set(known))
     if ours is not None:
         values = {"said": did_you_mean([ours.label]), "write": ours.write, **values}
+    if code == "unknown-number":
+        values.setdefault("remedy", f"add it to the file, or give it as --{name}")
     near = [ours.name] if ours is not None else nearest(name, known)
     return FormulaError(code, place, near=near, name=name, known=", ".join(known) or "none", **values)

@@ -157,8 +157,7 @@ class Names:
             if name == "pi":
                 return math.pi
             known = [*constants, "pi"]
-            remedy = f"add it to the file, or give it as --{name}"
-            raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known), remedy=remedy)
+            raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known))
 
         return look
 
