@@ -455,13 +455,15 @@ static inline void transpose(V* r) {  // W vectors
 }
 constexpr I FEW = 12, MANY = 96;  // rows of x from which this pays, and that are transposed at a time
 constexpr int ROWS = W / 2;       // of w at a time
-// ROWS rows of w with C vectors of rows of x, of whose transpose rows lie P apart; each row of y is of one row of w
+// ROWS rows of w with C vectors of rows of x, of whose transpose rows lie P apart; each row of y is of one row of w.
+// The next ROWS rows of w come into the cache meanwhile.
 template <int C>
 static inline void across(const F* w, I K, const F* x, I P, F* y) {
   V a[ROWS][C] = {};
   for (I k = 0; k < K; k++) {
     V xs[C];
     for (int c = 0; c < C; c++) xs[c] = load(x + k * P + c * W);
+    __builtin_prefetch(w + (K + k) * ROWS);
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++) {
       V v = V{} + w[r * K + k];
