@@ -2,6 +2,7 @@
 //     opcode, number of words, operands ...
 // A tensor is 12 words: address, type, 5 sizes, 5 strides (in elements). Missing dimensions stand in front, of size 1.
 // Types: 0 float32, 1 int64, 2 bool, 3 float64, 4 int32.
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -370,6 +371,33 @@ static void iota(const T& o, I begin, I step) {
   });
 }
 
+// ---- threads
+
+typedef void (*Parallel)(void (*work)(void*), void* data, unsigned threads, unsigned flags);  // OpenMP's GOMP_parallel
+static Parallel parallel = nullptr;
+static thread_local I threads = 1;  // that make what this thread asks for
+constexpr I WORTH = 200000;         // multiplications in a call, for other threads to be asked
+constexpr I PER_THREAD = 4;         // parts of a product
+// work(part) for each of so many parts: the threads take one after the other, so that one which the system holds up
+// delays what it has taken, and no more.
+template <class Work>
+static void in_parts(I count, I worth, const Work& work) {
+  if (threads < 2 || count < 2 || worth < WORTH) {
+    for (I part = 0; part < count; part++) work(part);
+    return;
+  }
+  struct Shared {
+    const Work& work;
+    I count;
+    std::atomic<I> next;
+  } shared{work, count, {0}};
+  auto take = [](void* data) {
+    Shared& all = *(Shared*)data;
+    for (I part; (part = all.next.fetch_add(1)) < all.count;) all.work(part);
+  };
+  parallel(take, &shared, (unsigned)threads, 0);
+}
+
 // ---- products
 
 // R rows of w with C rows of x: vectors go along K; b: what is added (0: nothing)
@@ -513,13 +541,13 @@ static I wide(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, 
   return whole;
 }
 #endif
-// y (M, N) = x (M, K) w (N, K)^T + b; rows of x and y lie ldx and ldy apart, w is whole
-static void linear(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
+// y (M, N) = x (M, K) w (N, K)^T + b; rows of x and y lie ldx and ldy apart, w is whole. `linear` in one thread
+static void of_rows(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
   auto at = [&](I n) { return b ? b + n : 0; };
   I n = 0;
 #if defined(ACROSS)
   if (M > MANY) {
-    for (I m = 0; m < M; m += MANY) linear(x + m * ldx, ldx, w, b, y + m * ldy, ldy, M - m < MANY ? M - m : MANY, N, K);
+    for (I m = 0; m < M; m += MANY) of_rows(x + m * ldx, ldx, w, b, y + m * ldy, ldy, M - m < MANY ? M - m : MANY, N, K);
     return;
   }
   if (M >= FEW) n = wide(x, ldx, w, b, y, ldy, M, N, K);
@@ -540,6 +568,17 @@ static void linear(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, 
   }
   for (; n < N; n++)
     for (I m = 0; m < M; m++) tile<1, 1>(w + n * K, K, x + m * ldx, ldx, y + m * ldy + n, ldy, at(n));
+}
+
+static void linear(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M, I N, I K) {
+  constexpr I LEAST = 64;  // rows of w in a part
+  const I most = PER_THREAD * threads, count = N / LEAST < most ? N / LEAST : most;
+  if (count < 2) return of_rows(x, ldx, w, b, y, ldy, M, N, K);
+  const I each = ((N + count - 1) / count + 15) / 16 * 16;
+  in_parts((N + each - 1) / each, M * N * K, [&](I part) {
+    const I n = part * each, rows = N - n < each ? N - n : each;
+    of_rows(x, ldx, w + n * K, b ? b + n : 0, y + n, ldy, M, rows, K);
+  });
 }
 
 // ---- products of bytes
@@ -680,7 +719,7 @@ struct Bytes {  // a matrix: panels, the scales of its rows, offsets (groups, ro
 };
 #if TILES
 // Tiles of 16 rows of 64 bytes: four tiles of sums, of 32 rows of x with 32 rows of a panel, at a time.
-constexpr I TILE = 16, FEWEST = 4;  // rows of x from which tiles are faster
+constexpr I TILE = 16, FEWEST = 4, FASTER = 8;  // rows of x from which tiles are faster; and about how many times
 static bool have_tiles() {  // the system must be asked once
   static const bool granted = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
   return granted;
@@ -716,8 +755,9 @@ static inline void take_block(
     if (LAST && count < 2 * TILE) memcpy(to, row, 4 * count);
   }
 }
-static void by_tiles(
-    const uint8_t* q, const F* steps, Bytes w, const F* b, F* y, I ldy, I M, I N, I padded, I groups, I whole) {
+static void by_tiles(  // with the rows of w from `first`, the first of a panel, up to `end`
+    I first, I end, const uint8_t* q, const F* steps, Bytes w, const F* b, F* y, I ldy, I M, I N, I padded, I groups,
+    I whole) {
   alignas(64) int32_t sums[2][4 * TILE * TILE];
   alignas(64) F t[2 * TILE * 2 * TILE];
   auto most = [](I left) { return left < 2 * TILE ? left : 2 * TILE; };
@@ -727,14 +767,14 @@ static void by_tiles(
                   : (groups > 1 ? take_block<true, false> : take_block<true, true>);
     f(made, at, steps, w, b, y, ldy, most(M - at.m), most(N - at.n), groups, whole, t);
     at.n += 2 * TILE;
-    if (flat && at.n < N)
+    if (flat && at.n < N)  // a panel ends where a part does
       f(made + 2 * TILE * TILE, at, steps, w, b, y, ldy, M, most(N - at.n), groups, whole, t + 2 * TILE * TILE);
   };
   const Tiles tiles;
   _tile_loadconfig(&tiles);
   Block before{-1, 0, 0};  // is taken while tiles make the next
   I turn = 0;
-  for (I n = 0; n < N; n += flat ? PANEL : 2 * TILE) {
+  for (I n = first; n < end; n += flat ? PANEL : 2 * TILE) {
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
     for (I m = 0; m < M; m += 2 * TILE) {
       bool both = M - m > TILE;
@@ -743,8 +783,8 @@ static void by_tiles(
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        I end = (g + 1) * GROUP < padded ? (g + 1) * GROUP : padded;
-        for (I k = g * GROUP; k < end; k += 64) {
+        I last = (g + 1) * GROUP < padded ? (g + 1) * GROUP : padded;
+        for (I k = g * GROUP; k < last; k += 64) {
           const uint8_t* x = q + m * padded + k;
           _tile_loadd(4, x, padded);
           _tile_loadd(6, panel + k * PANEL, 4 * PANEL);
@@ -789,16 +829,22 @@ static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N
   steps.resize(M * groups);
   to_bytes(x, ldx, M, K, padded, bytes, steps.data());
 #if TILES
-  if (M >= FEWEST && padded % 64 == 0 && have_tiles())
-    return by_tiles(bytes, steps.data(), w, b, y, ldy, M, N, padded, groups, whole);
+  if (M >= FEWEST && padded % 64 == 0 && have_tiles()) {
+    const I panels = whole / PANEL, most = PER_THREAD * threads, each = (panels + most - 1) / most;
+    return in_parts((panels + each - 1) / each, M * N * K / FASTER, [&, scales = steps.data()](I part) {
+      const I n = part * each * PANEL, end = n + each * PANEL < N ? n + each * PANEL : N;
+      by_tiles(n, end, bytes, scales, w, b, y, ldy, M, N, padded, groups, whole);
+    });
+  }
 #endif
-  F t[R * PART];
-  for (I n = 0; n < N; n += PART) {
+  in_parts((N + PART - 1) / PART, M * N * K, [&, scales = steps.data()](I number) {
+    F t[R * PART];
+    const I n = number * PART;
     const int8_t* panel = w.panels + n / PANEL * PANEL * padded + n % PANEL * 4;
     I count = N - n < PART ? N - n : PART;
     for (I m = 0; m < M;) {
       const uint8_t* q = bytes + m * padded;
-      const F* s = steps.data() + m * groups;
+      const F* s = scales + m * groups;
       I rows = M - m >= R ? R : M - m >= 4 && R > 4 ? 4 : M - m >= 2 ? 2 : 1;
       auto part = [&](auto f) { f(panel, q, padded, s, groups, w.offsets + n, whole, t); };
       if (rows == R) part(part_of_panel<R>);
@@ -811,7 +857,7 @@ static void linear(const F* x, I ldx, Bytes w, const F* b, F* y, I ldy, I M, I N
         else for (I i = 0; i < count; i++) to[i] = t[r * PART + i] * w.scales[n + i];
       }
     }
-  }
+  });
 }
 static inline F dot(const F* a, const F* b, I n) {
   V s = {}, t = {};
@@ -948,28 +994,27 @@ static void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
 static thread_local std::vector<F> scratch;
 // q (B, H, L, d), k (B, Hk, n, d), v (B, Hk, n, e), mask (B, H, L, n): 0 none, 1 of truth values, 2 added; o (B, H, L, e)
 static void attention(const T& q, const T& k, const T& v, const T& m, I masked, F scale, const T& o) {
-  I n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];
-  scratch.resize(n + W);
-  F* s = scratch.data();
-  for (I b = 0; b < q.n[1]; b++)
-    for (I h = 0; h < q.n[2]; h++)
-      for (I l = 0; l < q.n[3]; l++) {
-        const F* x = q.f() + b * q.s[1] + h * q.s[2] + l * q.s[3];
-        const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
-        F* y = o.f() + b * o.s[1] + h * o.s[2] + l * o.s[3];
-        scores(x, keys, k.s[3], n, d, scale, s);
-        if (masked) {
-          I at = b * m.s[1] + h * m.s[2] + l * m.s[3];
-          for (I j = 0; j < n; j++) {
-            double a = get(m.p, m.type, at + j * m.s[4]);
-            s[j] = masked == 1 ? (a != 0 ? s[j] : -INFINITY) : s[j] + (F)a;
-          }
+  I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], H = q.n[2], group = H / k.n[2], count = q.n[1] * H;
+  in_parts(count, count * L * n * (d + e), [&](I part) {
+    const I b = part / H, h = part % H;
+    const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
+    scratch.resize(n + W);
+    F* s = scratch.data();
+    for (I l = 0; l < L; l++) {
+      scores(q.f() + b * q.s[1] + h * q.s[2] + l * q.s[3], keys, k.s[3], n, d, scale, s);
+      if (masked) {
+        I at = b * m.s[1] + h * m.s[2] + l * m.s[3];
+        for (I j = 0; j < n; j++) {
+          double a = get(m.p, m.type, at + j * m.s[4]);
+          s[j] = masked == 1 ? (a != 0 ? s[j] : -INFINITY) : s[j] + (F)a;
         }
-        F z = softmax_row(s, n);
-        z = z > 0 ? 1 / z : 0;
-        for (I j = 0; j < n; j++) s[j] *= z;
-        weighted(s, values, v.s[3], n, e, y);
       }
+      F z = softmax_row(s, n);
+      z = z > 0 ? 1 / z : 0;
+      for (I j = 0; j < n; j++) s[j] *= z;
+      weighted(s, values, v.s[3], n, e, o.f() + b * o.s[1] + h * o.s[2] + l * o.s[3]);
+    }
+  });
 }
 // Attention of many queries, QUERIES of them at once with PANES vectors of keys, and then with as many of the values.
 constexpr int QUERIES = 6, PANES = W == 16 ? 4 : 2, PANE = PANES * W;
@@ -994,12 +1039,14 @@ static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I c
   I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];
   I panes = (n + PANE - 1) / PANE, ld = panes * PANE, wide = (e + W - 1) / W * W;
   bool as_is = wide == e && v.s[4] == 1;
-  turned.assign(panes * d * PANE, 0);
-  if (!as_is) filled.assign(n * wide, 0);
-  several.assign(QUERIES * (d + ld + wide), 0);
-  F *x = several.data(), *s = x + QUERIES * d, *y = s + QUERIES * ld;
-  for (I b = 0; b < q.n[1]; b++)
-    for (I h = 0; h < q.n[2]; h++) {
+  const I count = q.n[1] * k.n[2];
+  in_parts(count, count * group * L * n * (d + e), [&](I part) {
+    const I b = part / k.n[2];
+    turned.assign(panes * d * PANE, 0);
+    if (!as_is) filled.assign(n * wide, 0);
+    several.assign(QUERIES * (d + ld + wide), 0);
+    F *x = several.data(), *s = x + QUERIES * d, *y = s + QUERIES * ld;
+    for (I h = part % k.n[2] * group, last = h + group; h < last; h++) {
       const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
       const F *query = q.f() + b * q.s[1] + h * q.s[2], *wides = as_is ? values : filled.data();
       I apart = as_is ? v.s[3] : wide;
@@ -1046,6 +1093,7 @@ static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I c
         }
       }
     }
+  });
 }
 enum Reduction { SUM, MEAN, MAX, MIN, PROD, ANY };
 static void reduce(I op, const T& o, const T& a, I R, I stride) {
@@ -1177,6 +1225,9 @@ void multiply(
   linear(x, K, Bytes{panels, scales, offsets}, b, y, N, M, N, K);
 }
 
+// How many threads make what this thread asks for from here on, and what they are had from.
+void use_threads(I count, Parallel from) { threads = from ? count : 1, parallel = from; }
+
 // y = f(x) for n numbers, f by its number
 void apply(I op, const F* x, F* y, I n) {
   const I size[5] = {1, 1, 1, 1, n}, apart[5] = {0, 0, 0, 0, 1};
@@ -1193,12 +1244,15 @@ void normalize(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, double
 // Of R rows x of n numbers the k largest, in order: their places, and the numbers of y there less the logarithm of the
 // sum of e^y; rows lie ldx and ldy apart. -inf where x is.
 void best(const F* x, I ldx, const F* y, I ldy, I R, I n, I k, F* logs, I* places) {
-  for (I r = 0; r < R; r++, x += ldx, y += ldy, logs += k, places += k) {
-    largest(x, n, k, logs, places);
-    F whole = log_sum(y, n);
+  in_parts(R, R * n * 8, [&](I r) {
+    const F* row = y + r * ldy;
+    F* log = logs + r * k;
+    I* place = places + r * k;
+    largest(x + r * ldx, n, k, log, place);
+    F whole = log_sum(row, n);
     for (I j = 0; j < k; j++)
-      if (logs[j] > -INFINITY || whole != whole) logs[j] = y[places[j]] - whole;
-  }
+      if (log[j] > -INFINITY || whole != whole) log[j] = row[place[j]] - whole;
+  });
 }
 
 // The tensors q, k, v, mask and o of attention, the kind of its mask, whether it is causal, its scale.

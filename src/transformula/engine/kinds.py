@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -11,15 +13,25 @@ AUTO, KERNELS, TORCH = "auto", "kernels", "torch"
 FLOAT32, INT8 = "float32", "int8"
 LARGEST = 2**62
 FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
-MOST_ROWS, MOST_ALONE = 48, 384  # of a batch that programs make steps of: where PyTorch has several threads, and one
+MOST_ROWS = 384  # of a batch that programs make steps of
+MOST_ON_ONE = 48  # where kernels have one thread, PyTorch several
 FEWEST_READ = 64  # tokens of a text, for kernels to be asked for parts of it
 FEW = f"fewer than {FEWEST_STEPS} tokens are to come"
 COMPILING = "its kernels are being compiled, once for this machine"
 
 
+@cache
+def pool() -> int:
+    """Where the function of OpenMP is with which PyTorch's own threads are given work; 0 where PyTorch has another."""
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value or 0
+    except (AttributeError, OSError, TypeError):  # PyTorch without OpenMP, or one that shows it to nobody; Windows
+        return 0
+
+
 def most_rows() -> int:
     """Programs make steps of batches of at most so many rows; PyTorch makes larger ones as fast."""
-    return MOST_ALONE if torch.get_num_threads() == 1 else MOST_ROWS
+    return MOST_ROWS if torch.get_num_threads() == 1 or pool() else MOST_ON_ONE
 
 
 class OwnStep(NamedTuple):

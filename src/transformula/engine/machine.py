@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
+from .choosing import best_tokens
 from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, INT8, KERNELS, LARGEST, OwnStep
 from .packing import Packing
 from .program import StepProgram
@@ -88,7 +89,7 @@ class Machine:
         self, model: OwnStep, tokens: Tensor, decoding: Decoding, count: int, vocab: int
     ) -> tuple[Tensor, Tensor] | None:
         """Greedy decoding of up to `count` steps after tokens (batch, 1), among the first `vocab` tokens: the ids
-        (batch, count) and their logits (batch, count). None where no program makes the steps."""
+        (batch, count) and their log probabilities (batch, count). None where no program makes the steps."""
         try:
             bound = self.bound_to(model, tokens, decoding, {})
         except NoProgram:
@@ -96,15 +97,15 @@ class Machine:
         count = min(count, bound.program.last + 1 - decoding.longest, decoding.capacity - decoding.longest)
         bound.inputs["tokens"].copy_(tokens)
         bound.lengths.copy_(decoding.lengths)
-        ids, largest = tokens.new_empty(len(tokens), count), torch.empty(len(tokens), count)
+        ids, logs = tokens.new_empty(len(tokens), count), torch.empty(len(tokens), count)
         for step in range(count):
             logits = bound.program.run(decoding.longest + step)["logits"][:, -1, :vocab]
-            torch.max(logits, -1, out=(largest[:, step], ids[:, step]))
+            ids[:, step : step + 1], logs[:, step : step + 1] = best_tokens(logits, logits, 1)
             bound.inputs["tokens"].copy_(ids[:, step, None])
             bound.lengths.add_(1)
         self.made += count
         decoding.advance(count, None)
-        return ids, largest
+        return ids, logs
 
     def untold(self) -> set[str]:
         """The reasons to say: none twice, and none of what ends by itself."""

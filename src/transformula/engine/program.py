@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from .lowering import Address, Lowering, NumberCell, Word, constants
 from .merging import Merged, ProgramStep, merge
 from .packing import Packing
 from .recording import Recording
+from .threads import ThreadChoice, use_threads
 from .views import Affine, Slot, View
 
 ALIGNMENT = 64  # bytes
@@ -42,6 +44,7 @@ class StepProgram:
         self._place()
         self._relocations = self._resolve()
         self.library = library()
+        self.threads = ThreadChoice()
         self._failed: BaseException | None = None
         self._past = 0
         self._made: dict[int, Any] = {}
@@ -116,7 +119,11 @@ class StepProgram:
     def run(self, past: int) -> dict[str, Tensor]:
         """Make the step after `past` positions. Raises what an operation of PyTorch's raises."""
         self._past = past
+        threads = self.threads.next(torch.get_num_threads())
+        begun = time.perf_counter()
+        use_threads(threads)
         self.library.run(*self._words, ctypes.c_int64(past), self._call)
+        self.threads.took(threads, time.perf_counter() - begun)
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed

@@ -22,6 +22,7 @@ from .build import address, library, numbers_of
 from .kinds import FEWEST_READ, FLOAT32
 from .packing import Packed, Packing
 from .recording import NoProgram
+from .threads import use_threads
 
 
 def product(x: Tensor, packed: Packed, bias: Tensor | None, rows: int) -> Tensor:
@@ -98,6 +99,7 @@ def reading_of(packing: Packing, count: int) -> AbstractContextManager[None]:
 def read_by(packing: Packing) -> Iterator[None]:
     """Within it kernels make what they are faster at, and linear layers and experts multiply with what a packing has
     made of their matrices."""
+    use_threads(torch.get_num_threads())
     with nullcontext() if packing.weights == FLOAT32 else grouped.by_choice(), ByKernels(packing):
         yield
 

@@ -317,11 +317,11 @@ class RunningBatch:
         burst = self._greedy(tokens, self.decoding, count, self._vocab)
         if burst is None:
             return False
-        ids, largest = (each[live].tolist() for each in burst)
+        ids, logs = (each[live].tolist() for each in burst)
         ended = []
-        for request, row, logits in zip(requests, ids, largest, strict=True):
-            for token, logit in zip(row, logits, strict=True):
-                error = None if math.isfinite(logit) else not_finite([self.model], len(request.written))
+        for request, row, its_logs in zip(requests, ids, logs, strict=True):
+            for token, log in zip(row, its_logs, strict=True):
+                error = None if math.isfinite(log) else not_finite([self.model], len(request.written))
                 self.rows += 1
                 if error is not None or add(request, token, None):
                     ended.append(Ended(request, error))

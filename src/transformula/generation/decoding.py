@@ -212,16 +212,16 @@ def write_all(
     model: Decoder,
     batch: Sequence[TextRow],
     ids: Tensor,
-    largest: Tensor,
+    logs: Tensor,
     finished: Callable[[int, list[int]], bool] | None,
     on_token: Callable[[int, int], None] | None,
 ) -> None:
-    """Write tokens (batch, count) that were chosen ahead, by the logits `largest`, into each row until it is done."""
+    """Write tokens (batch, count) that were chosen ahead, with their log probabilities, into each row until it is
+    done."""
     for place in range(ids.shape[1]):
-        tokens, logits = ids[:, place].tolist(), largest[:, place].tolist()
-        for row, token, logit in zip(batch, tokens, logits, strict=True):
+        for row, token, log in zip(batch, ids[:, place].tolist(), logs[:, place].tolist(), strict=True):
             if not row.done:
-                if not math.isfinite(logit):
+                if not math.isfinite(log):
                     raise not_finite([model], len(row.tokens) - row.prompt)
                 row.add(token, finished, on_token)
 

@@ -14,7 +14,7 @@ from ..model.transformer import Transformer
 MOST_STEPS, BURST = 16, 0.02  # that are made before anything else is looked at; and in how many seconds
 Burst = Callable[[Tensor, Any, int, int], "tuple[Tensor, Tensor] | None"]
 """(tokens (batch, 1), decoding, count, vocab) -> the most likely tokens of `count` steps at most, (batch, count), each
-after what the one before wrote, and their logits; None where they cannot be made so."""
+after what the one before wrote, and their log probabilities; None where they cannot be made so."""
 
 
 class Decoder(Protocol):
