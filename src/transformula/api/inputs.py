@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, DataError, InputError
-from .reading import model_folder
+from .reading import check_model, model_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -92,7 +92,7 @@ def tokenizer_of(given: Any) -> Tokenizer:
     return load(folder if is_tokenizer(folder) or folder.is_file() else model_folder(folder))
 
 
-def predictor_in(folder: Path) -> Predictor | None:
+def predictor_in(folder: Path, architecture: Architecture | None = None) -> Predictor | None:
     """What the model in a folder does: as it was trained here, or, of a folder of transformers, as its family is
     trained; None for a model that has neither a task nor a tokenizer. Raises CheckpointError."""
     from ..interop.named import is_theirs
@@ -100,14 +100,15 @@ def predictor_in(folder: Path) -> Predictor | None:
 
     if not is_theirs(folder):
         return load_predictor(folder)
-    from ..interop.named.text import task_of_folder
+    from ..interop.named.config import model_of_folder
     from ..tasks.base import tasks
+    from ..tasks.predictor import OfOthers
     from ..tokenizers.base import FILE, load
     from ..tokenizers.published import is_tokenizer
 
     if not is_tokenizer(folder):
         return None
-    task = task_of_folder(folder)
+    model, config = model_of_folder(folder)
     try:
         tokenizer = load(folder)
     except CheckpointError as error:
@@ -115,8 +116,14 @@ def predictor_in(folder: Path) -> Predictor | None:
             raise
         warnings.warn(str(error), stacklevel=4)  # without it the model still reads token ids
         return None
-    others = tasks.get(task).others if task in tasks else None
-    return generator_of(tokenizer) if others is None else others(task, tokenizer)
+    others = tasks.get(model.task).others if model.task in tasks else None
+    if others is None:
+        return generator_of(tokenizer)
+    try:
+        return others(OfOthers(model.task, tokenizer, config, architecture or check_model(folder)))  # type: ignore[no-any-return]
+    except CheckpointError as error:
+        warnings.warn(f"{folder}: {error}", stacklevel=4)
+        return None
 
 
 def checked_tables(predictor: Predictor | None, architecture: Architecture, folder: Path) -> Predictor | None:

@@ -166,7 +166,7 @@ class Model:
         """A model with what else lies in its folder."""
         model = cls(architecture)
         model._module, model.folder = module, folder
-        model.predictor = checked_tables(predictor_in(folder), architecture, folder)
+        model.predictor = checked_tables(predictor_in(folder, architecture), architecture, folder)
         return model
 
     @property

@@ -249,8 +249,8 @@ class Task(ABC):
     settings    the settings of its data
     evaluation  the settings of `report`: how a trained model is scored
     verb        the verb of the command line that uses what was trained; None for none
-    others      makes the predictor of a model that others trained for this, of the task's name and the tokenizer; None
-                where these do not say all
+    others      makes the predictor of a model that others trained for this, of an `OfOthers`; None where that does not
+                say all
     model       keys of a model's text that the task needs, such as its output: where a text states no output of its own
     example     an input for that verb: a text that the model knows; "" for none
     sequences   how many sequences a batch has where nothing is said; None: its batches are counted otherwise

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import KeptLabels, LabeledSettings, StratifiedSettings
 from ..data.splits import SplitRows
-from ..errors import DataError, InputError
+from ..errors import CheckpointError, DataError, InputError
 from .base import task
 from .class_weights import ClassWeights
 from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
-from .predictor import predictor
+from .predictor import OfOthers, predictor
 from .row_predictor import EncodedRow
 from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
@@ -45,15 +45,26 @@ class ClassificationSettings(KeptLabels, StratifiedSettings, LabeledSettings):
 @predictor("classifier")
 @dataclass(frozen=True)
 class Classifier(LabelPredictor):
-    """pair: whether it reads two texts."""
+    """pair: whether it reads two texts; None: nobody says, and it reads one or two."""
 
-    pair: bool
+    pair: bool | None
+
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained, which reads a text or two. Raises CheckpointError."""
+        labels, kind = model.labels, model.config.get("problem_type")
+        if kind == "regression" or len(labels) == 1:
+            raise CheckpointError("its output is a number of its own, not a class, and no verb reads one")
+        return cls(**model.reading, labels=labels, several=kind == "multi_label_classification", pair=None)
 
     def input_of(self, record: Record) -> Any:
         return (record["text"], record["text_2"]) if self.pair else record["text"]
 
     def opened(self, inputs: Sequence[Any]) -> list[Any]:
         """Pairs of texts as they are, or as one text with a tab between."""
+        if self.pair is None:
+            split = [tuple(each.split(PAIR_SEPARATOR)) if isinstance(each, str) else tuple(each) for each in inputs]
+            return [each[0] if len(each) == 1 else each for each in split]
         if not self.pair:
             return list(super().opened(inputs))
         pairs = [tuple(each.split(PAIR_SEPARATOR)) if isinstance(each, str) else tuple(each) for each in inputs]
@@ -66,8 +77,9 @@ class Classifier(LabelPredictor):
         return pairs
 
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        sides = list(zip(*inputs, strict=True)) if self.pair else [inputs]
-        return self.joined(list(zip(*map(self.texts, sides), strict=True)))
+        rows = [(each,) if isinstance(each, str) else each for each in inputs]
+        ids = iter(self.texts([text for row in rows for text in row]))
+        return self.joined([[next(ids) for _ in row] for row in rows])
 
 
 class LabeledTexts(LabelReader):
@@ -103,6 +115,7 @@ class Classification(LabelTask):
     settings = ClassificationSettings
     evaluation = evaluation_of(ClassificationSettings, "text", "text_2", "label", "label_separator")
     reader = LabeledTexts()
+    others = Classifier.of_others
     trivial = {
         "most frequent label": by_baseline(most_frequent_label, "text"),
         "TF-IDF": by_baseline(tfidf_linear, "text", "text_2"),

@@ -38,7 +38,7 @@ from .masking import (
     unigram,
     whole_text,
 )
-from .predictor import Answer, Predictor, predictor
+from .predictor import Answer, OfOthers, Predictor, predictor
 from .verb import Verb
 
 
@@ -79,9 +79,9 @@ class Filling(Predictor):
         return answers
 
     @classmethod
-    def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
+    def of_others(cls, model: OfOthers) -> Self:
         """The predictor of a model that others trained on documents."""
-        return cls(tokenizer, True)
+        return cls(model.tokenizer, True)
 
     def parts(self, text: str, sign: str) -> list[str]:
         """What stands around the gaps. A blank before one belongs to it where tokens begin with blanks."""

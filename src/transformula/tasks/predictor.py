@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import CheckpointError, InputError, shortened
 from ..registry import Registry
 from ..settings import Settings
 from ..structured import load_json
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..language.graph import Architecture
 
 FILE = "predictor.json"
+LONGEST = 512
 
 predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks", "@predictor(")
 
@@ -40,6 +41,38 @@ def predictor(name: str) -> Callable[[type[Predictor]], type[Predictor]]:
         return predictors.register(name)(kind)
 
     return decorate
+
+
+@dataclass(frozen=True)
+class OfOthers:
+    """A model that others trained, as its folder says.
+
+    task          for which such models are trained, by its name
+    config        its config.json
+    architecture  its text
+    """
+
+    task: str
+    tokenizer: Tokenizer
+    config: Mapping[str, Any]
+    architecture: Architecture
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What it reads, as the fields of `RowEncoder`: where its positions have no end, 512 tokens of a text."""
+        most = int(self.architecture.numbers.get("context", LONGEST))
+        return {"tokenizer": self.tokenizer, "inputs": list(self.architecture.inputs), "most": most, "lower": False}
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of its classes, as `id2label` has them. Raises CheckpointError where these are not numbered."""
+        count = int(self.architecture.numbers.get("classes", 0))
+        named = self.config.get("id2label") or {str(n): f"LABEL_{n}" for n in range(count)}
+        labels = [named.get(str(n)) for n in range(len(named))]
+        if None in labels or len({*labels}) < len(labels):
+            what = f"config.json: id2label is {shortened(str(named), 60)}: expected another name for each of"
+            raise CheckpointError(f"{what} 0 to {len(named) - 1}")
+        return list(map(str, labels))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, outputs_in_words, task
 from .cut_rows import CutRow, noted
-from .predictor import Answer, predictor
+from .predictor import Answer, OfOthers, predictor
 from .row_predictor import EncodedRow, RowPredictor
 from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import first_sentence_of
@@ -43,6 +43,7 @@ from .verb import Verb
 
 MODEL_INPUTS = ("tokens", "types", "match")  # what a model may read
 START, END = 1, 2  # marks of a position in a row's target, added where both are one; 0 for others, -100 outside
+LONGEST = 30  # tokens of an answer of a model that others trained, as SQuAD's models are used
 ANSWER_QUANTILE = 0.99  # by default answers are at most as long as so large a part of those of training
 
 
@@ -156,6 +157,13 @@ class Answering(RowPredictor):
     columns = ("question", "context")
     settings = AnswerSettings
     verb = "answer"
+
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained. Nobody says whether it learned that a text may have no answer:
+        one is always given."""
+        stride = QuestionSettings.model_fields["stride"].default
+        return cls(**model.reading, stride=stride, longest=LONGEST, unanswerable=False, threshold=0.0)
 
     def is_one(self, given: Any) -> bool:
         return isinstance(given, Mapping)
@@ -358,6 +366,7 @@ class QuestionAnswering(RowTask):
     confident = True
     terms = staticmethod(count_marks)
     reader = Questions()
+    others = Answering.of_others
     trivial: ClassVar = {"sliding window": by_sliding_window, "first sentence": by_first_sentence}
     model = {"family": "encoder", "output": "logits = linear(x, 2)"}
     verb = Verb(

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
 from .cut_rows import CutRow
-from .predictor import Answer, predictor
+from .predictor import Answer, OfOthers, predictor
 from .row_predictor import EncodedRow, collated
 from .rows import Side, evaluation_of
 from .scores.correlation import pearson, spearman
@@ -76,6 +76,14 @@ class TextEmbedder(VectorPredictor):
     scale: list[float]
 
     columns = ("text", "text_2")
+
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained, which reads as much of a text as sentence-transformers does."""
+        said = model.config.get("sentence_transformers", {})
+        reading = model.reading
+        reading["most"] = min(reading["most"], said.get("max_seq_length", reading["most"]))
+        return cls(**{**reading, "lower": bool(said.get("do_lower_case"))}, scale=[])
 
     def opened(self, inputs: Sequence[Any]) -> list[Any]:
         """Texts, and pairs of texts, which as one text have a tab between."""
@@ -177,6 +185,7 @@ def tf_idf(learned: Sequence[Record], records: Sequence[Record]) -> Any:
 class SentenceEmbeddings(VectorTask):
     """A text to a vector: like texts have like vectors."""
 
+    others = TextEmbedder.of_others
     settings = EmbeddingSettings
     evaluation = evaluation_of(EmbeddingSettings, "text", "text_2", "score")
     sequences = 64

@@ -34,7 +34,7 @@ from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import chain_marginals, chain_nll, viterbi
 from .label_spelling import label_notes, unseen_notes
 from .predictor import FILE as PREDICTOR
-from .predictor import Answer, predictor
+from .predictor import Answer, OfOthers, predictor
 from .row_predictor import EncodedRow, RowPredictor, padded
 from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import most_frequent_tag
@@ -182,6 +182,8 @@ class Tagger(RowPredictor):
         before, after = self.outer_marks
         ids = [*before, *(number for pieces in self.pieces(tokens) for number in pieces), *after] or [0]
         row = {"tokens": torch.tensor(ids)}
+        if "types" in self.inputs:
+            row["types"] = torch.zeros(len(ids), dtype=torch.int64)
         if "characters" in self.inputs:
             spelled = [token.encode() for token in tokens]
             if self.tokenizer is not None:
@@ -207,6 +209,12 @@ class Tagger(RowPredictor):
             tags, sure = [self.tags[number] for number, _ in chosen], [p for _, p in chosen]
             answers.append([tagged_sentence(text, tokens, starts, tags, sure)])
         return answers
+
+
+def tagger_of_others(model: OfOthers) -> Tagger:
+    """The predictor of a model that others trained: of each word the most probable tag, as it stands. Raises
+    CheckpointError."""
+    return Tagger(**model.reading, tags=model.labels, bio=False, words=None)
 
 
 def moves_of(kind: Tagger) -> Tensor | None:
@@ -382,6 +390,7 @@ class Tagging(RowTask):
     settings = TaggingSettings
     evaluation = evaluation_of(TaggingSettings, "tokens_column", "tags_column")
     reader = TaggedSentences()
+    others = staticmethod(tagger_of_others)
     model = {"family": "encoder", "output": "logits = linear(x, classes)", "classes": "2"}
     measures = ("loss", "accuracy", "entity_f1", "entity_precision", "entity_recall")
     higher = frozenset(measures[1:])

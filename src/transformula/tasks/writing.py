@@ -31,7 +31,7 @@ from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import Tokenizer, load
 from .base import tasks
 from .cut_rows import noted
-from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
+from .predictor import FILE, Answer, OfOthers, Predictor, Progress, predictor, predictors
 
 PAIRS = "pairs.json"
 SOURCE = "source"  # the folder of the source's own tokenizer, where it has one
@@ -171,9 +171,9 @@ class Writing(Predictor):
     named = {"source_vocab": "source"}
 
     @classmethod
-    def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
+    def of_others(cls, model: OfOthers) -> Self:
         """The predictor of an encoder and a decoder that others trained, which read and write by one tokenizer."""
-        return cls(task, tokenizer, tokenizer, "source")
+        return cls(model.task, model.tokenizer, model.tokenizer, "source")
 
     @property
     def tokenizer(self) -> Tokenizer:  # type: ignore[override]

@@ -83,6 +83,15 @@ class Call:
         return self.result(model(**inputs))
 
 
+class Pooled(Call):
+    """Theirs is the mean of the last layer's real positions."""
+
+    def theirs(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        hidden, (name,) = super().theirs(model, inputs), self.masks
+        seen = real(inputs["lengths"][name], hidden.shape[1])[..., None]
+        return (hidden * seen).sum(1) / seen.sum(1)
+
+
 def end_tokens(inputs: dict[str, Any]) -> None:
     """CLIP reads the text at the last token's place, which holds the largest id."""
     tokens = inputs["tokens"].clone()
@@ -122,6 +131,18 @@ CALLS: Mapping[str, Call] = {
         {"tokens": "attention_mask"},
         result=lambda logits: logits[..., 1],
         output="end_logits",
+    ),
+    "vectors": Pooled(
+        {"tokens": "input_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda sentence: sentence[:, 0],
+        output="last_hidden_state",
+    ),
+    "vectors of types": Pooled(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda sentence: sentence[:, 0],
+        output="last_hidden_state",
     ),
     "whole": Call({"tokens": "input_ids"}),
     "source": Call(

@@ -187,4 +187,10 @@ ROWS = [
     head("roberta-spans", "RobertaForQuestionAnswering", "Roberta", ROBERTA, "spans"),
     head("electra-spans", "ElectraForQuestionAnswering", "Electra", ELECTRA, "spans of types"),
     head("deberta-v2-spans", "DebertaV2ForQuestionAnswering", "DebertaV2", DEBERTA, "spans"),
+    encoder("bert-vectors", "BertModel", "Bert", USUAL, call="vectors of types", slow=False),
+    encoder("roberta-vectors", "RobertaModel", "Roberta", ROBERTA, call="vectors"),
+    encoder("xlm-roberta-vectors", "XLMRobertaModel", "XLMRoberta", ROBERTA, call="vectors"),
+    encoder("electra-vectors", "ElectraModel", "Electra", ELECTRA, call="vectors of types"),
+    encoder("deberta-v2-vectors", "DebertaV2Model", "DebertaV2", DEBERTA, call="vectors"),
+    encoder("modernbert-vectors", "ModernBertModel", "ModernBert", MODERN, call="vectors"),
 ]

@@ -18,13 +18,13 @@ class LabelPipeline(RowPipeline[Classifier]):
 
     def __init__(self, predictor: Classifier) -> None:
         super().__init__(predictor)
-        self.texts = 1 + predictor.pair
+        self.texts = 1 + bool(predictor.pair)
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
         return {
             **super().plain(),
-            "pair": kind.pair,
+            "pair": bool(kind.pair),
             "separator": PAIR_SEPARATOR if kind.pair else None,
             "labels": list(kind.labels),
             "several": kind.several,

@@ -1,0 +1,224 @@
+"""Folders as people download them are used as they come: labels, spans and vectors are those of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.interop.named.test_companions import bert_folder
+from transformula import Model
+from transformula.errors import CheckpointError, InputError
+from transformula.interop.folder import convert
+from transformula.interop.named.sentences import KEY, sentence_keys
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["a cat sleeps on the mat", "two dogs run in the park and a bird sings", "the man reads", "who is it"]
+POOLING = {f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bert_folder(tmp_path_factory.mktemp("folders") / "mlm", TEXTS * 20)
+
+
+Shipped = Callable[..., Path]
+
+
+@pytest.fixture
+def shipped(pretrained: Path, tmp_path: Path) -> Shipped:
+    """The folder of a class of BERT, as `save_pretrained` writes it, with the tokenizer's files."""
+
+    def make(name: str, **config: Any) -> Path:
+        torch.manual_seed(1)
+        folder = tmp_path / name
+        getattr(transformers, name).from_pretrained(pretrained, **config).save_pretrained(folder)
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(pretrained / file, folder / file)
+        return folder
+
+    return make
+
+
+def opened(folder: Path, **options: Any) -> Model:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*left out, since no logits depend on them")
+        return Model.from_folder(folder, **options)
+
+
+@torch.no_grad()
+def theirs(folder: Path, kind: str, *texts: str) -> Any:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    encoded = tokenizer(*texts, return_tensors="pt", return_token_type_ids=True)
+    return getattr(transformers, kind).from_pretrained(folder).eval()(**encoded)
+
+
+def label_of(folder: Path, given: Any) -> Any:
+    """The `Label` of a text, or of two."""
+    model = opened(folder)
+    kind: Any = model.predictor
+    ((label,),) = kind.predict([model.module], kind.opened([given]), kind.settings())
+    return label
+
+
+def test_a_classifier_says_its_own_labels_of_a_text_and_of_a_pair(shipped: Shipped) -> None:
+    kind, names = "BertForSequenceClassification", {0: "no", 1: "maybe", 2: "yes"}
+    folder = shipped(kind, num_labels=3, id2label=names)
+    for given, texts in ((TEXTS[0], TEXTS[:1]), (f"{TEXTS[1]}\t{TEXTS[2]}", TEXTS[1:3]), (tuple(TEXTS[:2]), TEXTS[:2])):
+        expected = theirs(folder, kind, *texts).logits[0].softmax(-1)
+        label = label_of(folder, given)
+        torch.testing.assert_close(
+            torch.tensor([label.probabilities[name] for name in names.values()]), expected, atol=1e-5, rtol=0
+        )
+        assert label.text == names[int(expected.argmax())]
+
+
+def test_a_classifier_of_several_labels(shipped: Shipped) -> None:
+    kind = "BertForSequenceClassification"
+    folder = shipped(kind, num_labels=4, problem_type="multi_label_classification")
+    chosen = theirs(folder, kind, TEXTS[0]).logits[0].sigmoid() > 0.5
+    assert [*label_of(folder, TEXTS[0]).labels] == [f"LABEL_{n}" for n, yes in enumerate(chosen.tolist()) if yes]
+
+
+def test_a_regression_is_no_classifier(shipped: Shipped) -> None:
+    with pytest.warns(UserWarning, match="its output is a number of its own"):
+        model = Model.from_folder(shipped("BertForSequenceClassification", num_labels=1))
+    with pytest.raises(InputError):
+        model.predict(TEXTS[0])
+
+
+@pytest.mark.parametrize("names", [{0: "yes", 1: "yes"}, {0: "yes", 2: "no"}], ids=str)
+def test_labels_that_are_not_numbered_or_not_told_apart(names: dict[int, str], shipped: Shipped) -> None:
+    folder = shipped("BertForSequenceClassification", num_labels=2)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "id2label": names}))
+    with pytest.warns(UserWarning, match=r"id2label is .* expected another name for each of 0 to 1"):
+        assert Model.from_folder(folder).predictor is None
+
+
+def test_a_tagger_says_its_own_tags(shipped: Shipped) -> None:
+    kind, names = "BertForTokenClassification", {0: "O", 1: "B-PER", 2: "I-PER", 3: "I-LOC"}
+    folder = shipped(kind, id2label=names)
+    words = "the man reads and a cat sleeps".split()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        best = transformers.BertForTokenClassification.from_pretrained(folder).eval()(**encoded).logits[0].argmax(-1)
+    firsts = [encoded.word_ids(0).index(n) for n in range(len(words))]
+    (tagged,) = opened(folder).predict([" ".join(words)])
+    assert tagged.text == " ".join(f"{word}/{names[int(best[n])]}" for word, n in zip(words, firsts, strict=True))
+
+
+def test_an_answer_is_the_best_span(shipped: Shipped) -> None:
+    kind, question, context = "BertForQuestionAnswering", "who is it", "the man reads and a cat sleeps on the mat"
+    folder = shipped(kind)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    encoded = tokenizer(
+        question, context, return_tensors="pt", return_offsets_mapping=True, return_token_type_ids=True
+    )
+    places = encoded.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        output = transformers.BertForQuestionAnswering.from_pretrained(folder).eval()(**encoded)
+    own = [n for n, sequence in enumerate(encoded.sequence_ids(0)) if sequence == 1]
+    spans = [(i, j) for i in own for j in own if i <= j]
+    start, end = max(spans, key=lambda span: float(output.start_logits[0, span[0]] + output.end_logits[0, span[1]]))
+    assert opened(folder).predict({"question": question, "context": context}) == context[
+        places[start][0] : places[end][1]
+    ]
+
+
+def with_steps(folder: Path, mode: str = "mean_tokens", normalize: bool = False, **limits: Any) -> Path:
+    """The files of sentence-transformers, as its version 5 writes them."""
+    steps = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
+    modules = [
+        {"idx": n, "name": str(n), "path": f"{n}_{step}" if n else "", "type": f"sentence_transformers.models.{step}"}
+        for n, step in enumerate(steps)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    pooling = {"word_embedding_dimension": 64, **POOLING, f"pooling_mode_{mode}": True, "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    said = {"max_seq_length": 64, "do_lower_case": False, **limits}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(said))
+    return folder
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("mode", ["mean_tokens", "cls_token"])
+def test_vectors_are_pooled_as_the_folder_says(mode: str, normalize: bool, shipped: Shipped) -> None:
+    folder = with_steps(shipped("BertModel"), mode, normalize)
+    vectors = opened(folder).predict(TEXTS)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        hidden = theirs(folder, "BertModel", text).last_hidden_state[0]
+        expected = hidden.mean(0) if mode == "mean_tokens" else hidden[0]
+        expected = expected / expected.norm() if normalize else expected
+        torch.testing.assert_close(torch.tensor(vector, dtype=torch.float32), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_text_is_cut_where_sentence_transformers_cuts_it(shipped: Shipped) -> None:
+    folder = with_steps(shipped("BertModel"), max_seq_length=6)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        ids = tokenizer(TEXTS[1], return_tensors="pt", truncation=True, max_length=6)
+        hidden = transformers.BertModel.from_pretrained(folder).eval()(**ids).last_hidden_state[0]
+    with pytest.warns(UserWarning):
+        vector = opened(folder).predict(TEXTS[1])
+    torch.testing.assert_close(torch.tensor(vector, dtype=torch.float32), hidden.mean(0), atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_written_again_says_the_same(shipped: Shipped, tmp_path: Path) -> None:
+    folder = with_steps(shipped("BertModel"), "cls_token", True, max_seq_length=20)
+    model, out = opened(folder), tmp_path / "out"
+    convert(folder, out, read="transformers", write="transformers")
+    assert sentence_keys(out) == sentence_keys(folder)
+    assert KEY not in json.loads((out / "config.json").read_text())
+    again = opened(out)
+    for one, other in zip(model.predict(TEXTS), again.predict(TEXTS), strict=True):
+        torch.testing.assert_close(torch.tensor(one), torch.tensor(other), atol=0, rtol=0)
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a mode": (lambda f: with_steps(f, "max_tokens"), "by pooling_mode_max_tokens; known: pooling_mode_mean_tokens"),
+    "two modes": (
+        lambda f: (f / "1_Pooling" / "config.json").write_text(
+            json.dumps({**POOLING, "pooling_mode_cls_token": True, "pooling_mode_max_tokens": True})
+        ),
+        "pooling_mode_cls_token, pooling_mode_max_tokens; known",
+    ),
+    "a step": (
+        lambda f: (f / "modules.json").write_text(
+            json.dumps([{"path": "", "type": f"a.{n}"} for n in ("Transformer", "Pooling", "Dense")])
+        ),
+        "its steps are Transformer, Pooling, Dense; expected Transformer and Pooling",
+    ),
+    "no pooling": (lambda f: (f / "1_Pooling" / "config.json").unlink(), "1_Pooling.config.json: cannot be read"),
+    "a prompt": (
+        lambda f: (f / "config_sentence_transformers.json").write_text(json.dumps({"default_prompt_name": "query"})),
+        "default_prompt_name is 'query'",
+    ),
+    "no list": (lambda f: (f / "modules.json").write_text('{"a": 1}'), "modules.json: its steps are none"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_sentence_transformers_would_make_otherwise_is_refused(name: str, shipped: Shipped) -> None:
+    folder = with_steps(shipped("BertModel"))
+    change, said = MISTAKES[name]
+    change(folder)
+    with pytest.raises(CheckpointError, match=said):
+        Model.from_folder(folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_without_a_pooler(shipped: Shipped) -> None:
+    folder = shipped("BertModel")
+    whole = opened(folder).predict(TEXTS[0])
+    transformers.BertModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(folder)
+    assert torch.equal(torch.tensor(opened(folder).predict(TEXTS[0])), torch.tensor(whole))
