@@ -1,5 +1,5 @@
-"""A hub on the loopback: the part of the Hugging Face hub's protocol by which `datasets` and `huggingface_hub` read a
-data set, with faults as a test asks for them. Standard library alone.
+"""A hub on the loopback: the part of the Hugging Face hub's protocol by which `datasets` and `huggingface_hub` read
+data sets and models, with faults as a test asks for them. Standard library alone.
 
     with HubServer({"HuggingFaceFW/fineweb-edu": fineweb_edu(files)}) as hub:
         hub.fail("000_00000.parquet", 500, "drop", "stall")     the first three answers for its data
@@ -33,8 +33,8 @@ COLUMNS = (
 
 @dataclass
 class Repository:
-    """A data set's files by path. `gated`: the files are for those who show this token; `listed`: other names under
-    which the hub lists them."""
+    """The files of a data set, or of a model, by path. `gated`: the files are for those who show this token; `listed`:
+    other names under which the hub lists them."""
 
     files: Mapping[str, bytes]
     gated: str | None = None
@@ -240,8 +240,10 @@ class Answer(BaseHTTPRequestHandler):
         self.server.noted(f"{self.command} {unquote(address.path)}")
         self.server.tokens.append(self.headers.get("Authorization"))
         self.due: int | str | None = None
-        if parts[:2] == ["api", "datasets"] and len(parts) >= 4:
+        if parts[:2] in (["api", "datasets"], ["api", "models"]) and len(parts) >= 4:
             self.about("/".join(parts[2:4]), parts[4:])
+        elif len(parts) >= 5 and parts[2] == "resolve":
+            self.file("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
         elif parts[0] == "datasets" and len(parts) >= 6 and parts[3] == "resolve":
             self.file("/".join(parts[1:3]), parts[4], "/".join(parts[5:]))
         elif parts == ["api", "agent-harnesses"]:

@@ -153,11 +153,12 @@ class Model:
         """
         folder = model_folder(check_path(path, "the name of a model's folder, or of a run's"))
         from ..interop.folder import load_model, type_named
+        from ..interop.hub import local_folder
         from ..training.machine import pick_device
 
         import_packages(use)
         if adapter is not None:
-            adapter = check_path(adapter, "the name of an adapter's folder").expanduser()
+            adapter = local_folder(check_path(adapter, "the name of an adapter's folder"))
         where = pick_device(device)
         return cls._in(folder, *load_model(folder, where, verify, dtype=type_named(dtype), adapter=adapter))
 

@@ -146,9 +146,13 @@ def text_of_folder(folder: Path) -> ModelText:
 
 def model_folder(path: str | Path) -> Path:
     """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's, ours or one
-    of transformers."""
+    of transformers; of a model of the hub (`hf:OWNER/NAME`) that to which it was fetched."""
     from ..interop.named import is_theirs
 
+    if str(path).startswith("hf:"):
+        from ..interop.hub import hub_folder
+
+        return hub_folder(path)
     path = path_of(path, "model")
     for folder in (path, path / "best", path / "last"):
         if (folder / MODEL_FILE).is_file():

@@ -158,6 +158,10 @@ def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratc
             raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
     if from_scratch and init_from is not None:
         raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
+    if init_from is not None:
+        from ..interop.hub import is_hub_name, pinned
+
+        init_from = pinned(init_from) if is_hub_name(init_from) else init_from  # a run says what it began with
     folder = None if init_from is None else model_folder(path_of(init_from, "init_from"))
     alone = None if folder is None or model is not None or init_stack is None else stack_of(folder, init_stack)
     if init_stack is not None and (folder is None or model is None) and alone is None:

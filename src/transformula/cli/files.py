@@ -86,8 +86,9 @@ def import_(given: Given) -> int:
 
     import_packages(given["use"])
     from ..interop.folder import convert
+    from ..interop.hub import local_folder
 
-    folder = convert(given["folder"], given["out"], read=given["format"])
+    folder = convert(local_folder(given["folder"]), given["out"], read=given["format"])
     return given.show(f"wrote {folder}", {"folder": folder, "format": "transformula"})
 
 

@@ -171,7 +171,7 @@ class RowEncoder(Predictor):
             row = (CutRow if room != list(map(len, texts)) else dict[str, Tensor])()
             row["tokens"] = ids if len(ids) else torch.zeros(1, dtype=torch.int64)
             if "types" in self.inputs:
-                row["types"] = types
+                row["types"] = types if len(ids) else torch.zeros(1, dtype=torch.int64)
             encoded.append(row)
         return encoded
 

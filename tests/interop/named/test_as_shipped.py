@@ -222,3 +222,9 @@ def test_a_folder_without_a_pooler(shipped: Shipped) -> None:
     whole = opened(folder).predict(TEXTS[0])
     transformers.BertModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(folder)
     assert torch.equal(torch.tensor(opened(folder).predict(TEXTS[0])), torch.tensor(whole))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_empty_text_without_marks_has_an_answer(shipped: Shipped) -> None:
+    """The tokenizer puts nothing around texts."""
+    assert label_of(shipped("BertForSequenceClassification", num_labels=2), "").text in ("LABEL_0", "LABEL_1")
