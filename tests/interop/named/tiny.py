@@ -2,7 +2,7 @@
 
     Tiny("mistral", "MistralForCausalLM", "MistralConfig", {**USUAL, "sliding_window": 5})
 
-`decoders.py` and `others.py` hold the rows.
+`decoders.py`, `expert_decoders.py`, and `others.py` hold the rows.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def draw(model: nn.Module) -> nn.Module:
 @cache
 def rows() -> Mapping[str, Tiny]:
     """All rows by name; transformers is not imported."""
-    modules = [importlib.import_module(f"tests.interop.named.{name}") for name in ("decoders", "others")]
+    files = ("decoders", "expert_decoders", "others")
+    modules = [importlib.import_module(f"tests.interop.named.{name}") for name in files]
     every = [row for module in modules for row in module.ROWS]
     assert len({row.name for row in every}) == len(every), "two rows of one name"
     return {row.name: row for row in every}

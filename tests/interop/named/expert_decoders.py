@@ -1,0 +1,30 @@
+"""Rows of decoders with experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.interop.named.decoders import FEWER, LEARNED, WINDOWED
+from tests.interop.named.tiny import Tiny, rope
+from tests.peers.hub import SIZE
+
+
+def family(name: str, model: str, keys: Mapping[str, Any], **row: Any) -> Tiny:
+    """A row of a class NAMEForCausalLM."""
+    return Tiny(name, f"{model}ForCausalLM", f"{model}Config", keys, slow=True, **row)
+
+
+YARN = rope(1000000, "yarn", factor=4.0, **LEARNED)
+SPARSE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+SECOND = {"decoder_sparse_step": 2}
+WINDOW = {**WINDOWED, "use_sliding_window": True}
+QWEN2 = {**SPARSE, "shared_expert_intermediate_size": 28}
+ROWS = [
+    family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
+    family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
+    family("qwen3_moe-window", "Qwen3Moe", {**WINDOW, **SPARSE, "tie_word_embeddings": True}),
+    family("qwen2_moe", "Qwen2Moe", {**FEWER, **QWEN2}),
+    family("qwen2_moe-dense", "Qwen2Moe", {**FEWER, **QWEN2, **YARN, **SECOND, "norm_topk_prob": True}),
+    family("qwen2_moe-tied", "Qwen2Moe", {**FEWER, **QWEN2, "qkv_bias": False, "tie_word_embeddings": True}),
+]
