@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.interop.named.decoders import FEWER, LEARNED, WINDOWED
 from tests.interop.named.tiny import Tiny, rope
-from tests.peers.hub import SIZE
+from tests.peers.hub import SIZE, USUAL
 
 
 def family(name: str, model: str, keys: Mapping[str, Any], **row: Any) -> Tiny:
@@ -20,6 +20,7 @@ SPARSE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 2
 SECOND = {"decoder_sparse_step": 2}
 WINDOW = {**WINDOWED, "use_sliding_window": True}
 QWEN2 = {**SPARSE, "shared_expert_intermediate_size": 28}
+OLMOE = {"num_experts": 6, "num_experts_per_tok": 3, "pad_token_id": 0}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -27,4 +28,8 @@ ROWS = [
     family("qwen2_moe", "Qwen2Moe", {**FEWER, **QWEN2}),
     family("qwen2_moe-dense", "Qwen2Moe", {**FEWER, **QWEN2, **YARN, **SECOND, "norm_topk_prob": True}),
     family("qwen2_moe-tied", "Qwen2Moe", {**FEWER, **QWEN2, "qkv_bias": False, "tie_word_embeddings": True}),
+    family("olmoe", "Olmoe", {**USUAL, **OLMOE}),
+    family("olmoe-fewer", "Olmoe", {**FEWER, **OLMOE, **YARN, "attention_bias": True, "norm_topk_prob": True}),
+    family("flex_olmo", "FlexOlmo", {**USUAL, **OLMOE}),
+    family("flex_olmo-fewer", "FlexOlmo", {**FEWER, **OLMOE, **YARN, "attention_bias": True, "norm_topk_prob": True}),
 ]
