@@ -21,6 +21,15 @@ SECOND = {"decoder_sparse_step": 2}
 WINDOW = {**WINDOWED, "use_sliding_window": True}
 QWEN2 = {**SPARSE, "shared_expert_intermediate_size": 28}
 OLMOE = {"num_experts": 6, "num_experts_per_tok": 3, "pad_token_id": 0}
+GRANITE = {
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.25,
+    "attention_multiplier": 0.5,
+    "logits_scaling": 2.0,
+}
+PLAIN = {"num_local_experts": 6, "num_experts_per_tok": 3}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -30,6 +39,10 @@ ROWS = [
     family("qwen2_moe-tied", "Qwen2Moe", {**FEWER, **QWEN2, "qkv_bias": False, "tie_word_embeddings": True}),
     family("olmoe", "Olmoe", {**USUAL, **OLMOE}),
     family("olmoe-fewer", "Olmoe", {**FEWER, **OLMOE, **YARN, "attention_bias": True, "norm_topk_prob": True}),
+    family("granitemoe", "GraniteMoe", {**FEWER, **GRANITE, "tie_word_embeddings": True}),
+    family("granitemoe-plain", "GraniteMoe", {**USUAL, **PLAIN, **YARN, "attention_bias": True}),
+    family("granitemoeshared", "GraniteMoeShared", {**FEWER, **GRANITE, "shared_intermediate_size": 20}),
+    family("granitemoeshared-alone", "GraniteMoeShared", {**USUAL, **GRANITE, "tie_word_embeddings": True}),
     family("flex_olmo", "FlexOlmo", {**USUAL, **OLMOE}),
     family("flex_olmo-fewer", "FlexOlmo", {**FEWER, **OLMOE, **YARN, "attention_bias": True, "norm_topk_prob": True}),
 ]
