@@ -30,6 +30,15 @@ GRANITE = {
     "logits_scaling": 2.0,
 }
 PLAIN = {"num_local_experts": 6, "num_experts_per_tok": 3}
+GROUPED = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 20,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+}
+GROUPS = {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 2.5}
+SOLAR = {key: value for key, value in GROUPED.items() if key != "first_k_dense_replace"}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -45,4 +54,28 @@ ROWS = [
     family("granitemoeshared-alone", "GraniteMoeShared", {**USUAL, **GRANITE, "tie_word_embeddings": True}),
     family("flex_olmo", "FlexOlmo", {**USUAL, **OLMOE}),
     family("flex_olmo-fewer", "FlexOlmo", {**FEWER, **OLMOE, **YARN, "attention_bias": True, "norm_topk_prob": True}),
+    family("dots1", "Dots1", {**FEWER, **GROUPED, "norm_topk_prob": True}),
+    family("dots1-window", "Dots1", {**WINDOWED, **GROUPED, **GROUPS, "max_window_layers": 1, "attention_bias": True}),
+    family("dots1-yarn", "Dots1", {**FEWER, **GROUPED, **YARN, "sliding_window": None, "head_dim": SIZE}),
+    family("glm4_moe", "Glm4Moe", {**FEWER, **GROUPED, "head_dim": 12}),
+    family(
+        "glm4_moe-normed",
+        "Glm4Moe",
+        {
+            **FEWER,
+            **GROUPED,
+            **GROUPS,
+            "use_qk_norm": True,
+            "attention_bias": True,
+            "norm_topk_prob": False,
+            "tie_word_embeddings": True,
+            **rope(1000000, partial_rotary_factor=0.25),
+        },
+    ),
+    family("solar_open", "SolarOpen", {**FEWER, **SOLAR, "head_dim": SIZE}),
+    family(
+        "solar_open-groups",
+        "SolarOpen",
+        {**FEWER, **SOLAR, **GROUPS, **YARN, "head_dim": 12, "attention_bias": True},
+    ),
 ]
