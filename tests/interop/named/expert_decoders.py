@@ -39,6 +39,7 @@ GROUPED = {
 }
 GROUPS = {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 2.5}
 SOLAR = {key: value for key, value in GROUPED.items() if key != "first_k_dense_replace"}
+EXAONE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -77,5 +78,37 @@ ROWS = [
         "solar_open-groups",
         "SolarOpen",
         {**FEWER, **SOLAR, **GROUPS, **YARN, "head_dim": 12, "attention_bias": True},
+    ),
+    family("exaone_moe", "ExaoneMoe", {**WINDOWED, **EXAONE, "sliding_window_pattern": 2}),
+    family(
+        "exaone_moe-yarn",
+        "ExaoneMoe",
+        {
+            **WINDOWED,
+            **EXAONE,
+            **YARN,
+            "n_group": 4,
+            "topk_group": 2,
+            "num_shared_experts": 2,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+            "norm_topk_prob": False,
+            "head_dim": SIZE,
+        },
+    ),
+    family("hy_v3", "HYV3", {**FEWER, **EXAONE, "head_dim": SIZE, "tie_word_embeddings": True}),
+    family(
+        "hy_v3-kinds",
+        "HYV3",
+        {
+            **FEWER,
+            **EXAONE,
+            **YARN,
+            "head_dim": SIZE,
+            "num_shared_experts": 2,
+            "router_scaling_factor": 0.5,
+            "attention_bias": True,
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+        },
     ),
 ]
