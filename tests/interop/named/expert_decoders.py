@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.interop.named.decoders import FEWER, LEARNED, WINDOWED
+from tests.interop.named.decoders import DEEPSEEK, FEWER, LEARNED, WINDOWED
 from tests.interop.named.tiny import Tiny, rope
 from tests.peers.hub import SIZE, USUAL
 
@@ -38,7 +38,9 @@ GROUPED = {
     "first_k_dense_replace": 1,
 }
 GROUPS = {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 2.5}
+LATENT = {**DEEPSEEK, "n_group": None, "topk_group": None}
 SOLAR = {key: value for key, value in GROUPED.items() if key != "first_k_dense_replace"}
+LITE = {key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"}
 EXAONE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
@@ -73,11 +75,28 @@ ROWS = [
             **rope(1000000, partial_rotary_factor=0.25),
         },
     ),
+    family("deepseek_v2", "DeepseekV2", {**LATENT, "n_shared_experts": 1, "q_lora_rank": None}),
+    family("deepseek_v2-groups", "DeepseekV2", {**LATENT, **GROUPS, "topk_method": "group_limited_greedy"}),
+    family(
+        "deepseek_v2-yarn",
+        "DeepseekV2",
+        {
+            **LATENT,
+            "attention_bias": True,
+            **rope(10000, "yarn", factor=4.0, mscale=0.707, mscale_all_dim=0.5, **LEARNED),
+        },
+    ),
     family("solar_open", "SolarOpen", {**FEWER, **SOLAR, "head_dim": SIZE}),
     family(
         "solar_open-groups",
         "SolarOpen",
         {**FEWER, **SOLAR, **GROUPS, **YARN, "head_dim": 12, "attention_bias": True},
+    ),
+    family("glm4_moe_lite", "Glm4MoeLite", LITE),
+    family(
+        "glm4_moe_lite-kinds",
+        "Glm4MoeLite",
+        {**LITE, "q_lora_rank": None, "mlp_layer_types": ["sparse", "dense", "sparse"]},
     ),
     family("exaone_moe", "ExaoneMoe", {**WINDOWED, **EXAONE, "sliding_window_pattern": 2}),
     family(
