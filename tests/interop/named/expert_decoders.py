@@ -39,9 +39,12 @@ GROUPED = {
 }
 GROUPS = {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 2.5}
 LATENT = {**DEEPSEEK, "n_group": None, "topk_group": None}
+ERNIE = {"moe_num_experts": 6, "moe_k": 3, "moe_intermediate_size": 20, "moe_num_shared_experts": 2}
 SOLAR = {key: value for key, value in GROUPED.items() if key != "first_k_dense_replace"}
 LITE = {key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"}
 EXAONE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+EIGHT = {"head_dim": 8}
+HUNYUAN = {"num_experts": 6, "moe_topk": 3}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -86,6 +89,23 @@ ROWS = [
             **rope(10000, "yarn", factor=4.0, mscale=0.707, mscale_all_dim=0.5, **LEARNED),
         },
     ),
+    family("ernie4_5_moe", "Ernie4_5_Moe", {**FEWER, **ERNIE, "num_hidden_layers": 4}),
+    family(
+        "ernie4_5_moe-alone",
+        "Ernie4_5_Moe",
+        {
+            **USUAL,
+            **ERNIE,
+            **YARN,
+            "num_key_value_heads": 4,
+            "moe_num_shared_experts": 0,
+            "moe_layer_start_index": 0,
+            "moe_layer_interval": 2,
+            "use_bias": True,
+            "tie_word_embeddings": False,
+        },
+    ),
+    family("ernie4_5_moe-end", "Ernie4_5_Moe", {**FEWER, **ERNIE, "moe_layer_end_index": 1, "use_bias": True}),
     family("solar_open", "SolarOpen", {**FEWER, **SOLAR, "head_dim": SIZE}),
     family(
         "solar_open-groups",
@@ -115,6 +135,8 @@ ROWS = [
             "head_dim": SIZE,
         },
     ),
+    family("hunyuan_v1_moe", "HunYuanMoEV1", {**FEWER, **HUNYUAN, "head_dim": SIZE}),
+    family("hunyuan_v1_moe-biases", "HunYuanMoEV1", {**USUAL, **HUNYUAN, **YARN, "attention_bias": True, **EIGHT}),
     family("hy_v3", "HYV3", {**FEWER, **EXAONE, "head_dim": SIZE, "tie_word_embeddings": True}),
     family(
         "hy_v3-kinds",
