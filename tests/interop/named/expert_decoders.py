@@ -43,6 +43,7 @@ ERNIE = {"moe_num_experts": 6, "moe_k": 3, "moe_intermediate_size": 20, "moe_num
 SOLAR = {key: value for key, value in GROUPED.items() if key != "first_k_dense_replace"}
 LITE = {key: value for key, value in DEEPSEEK.items() if key != "first_k_dense_replace"}
 EXAONE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+AFMOE = {**EXAONE, "head_dim": SIZE, "route_scale": 2.5}
 EIGHT = {"head_dim": 8}
 HUNYUAN = {"num_experts": 6, "moe_topk": 3}
 ROWS = [
@@ -112,6 +113,8 @@ ROWS = [
         "SolarOpen",
         {**FEWER, **SOLAR, **GROUPS, **YARN, "head_dim": 12, "attention_bias": True},
     ),
+    family("minimax_m2", "MiniMaxM2", {**FEWER, **PLAIN, "head_dim": 12, "rotary_dim": 6}),
+    family("minimax_m2-whole", "MiniMaxM2", {**FEWER, **PLAIN, **YARN, "head_dim": SIZE, "tie_word_embeddings": True}),
     family("glm4_moe_lite", "Glm4MoeLite", LITE),
     family(
         "glm4_moe_lite-kinds",
@@ -135,6 +138,8 @@ ROWS = [
             "head_dim": SIZE,
         },
     ),
+    family("afmoe", "Afmoe", {**WINDOWED, **AFMOE, "mup_enabled": True, "global_attn_every_n_layers": 2}),
+    family("afmoe-biases", "Afmoe", {**WINDOWED, **AFMOE, **YARN, "num_dense_layers": 0, "attention_bias": True}),
     family("hunyuan_v1_moe", "HunYuanMoEV1", {**FEWER, **HUNYUAN, "head_dim": SIZE}),
     family("hunyuan_v1_moe-biases", "HunYuanMoEV1", {**USUAL, **HUNYUAN, **YARN, "attention_bias": True, **EIGHT}),
     family("hy_v3", "HYV3", {**FEWER, **EXAONE, "head_dim": SIZE, "tie_word_embeddings": True}),
