@@ -46,6 +46,12 @@ EXAONE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 2
 AFMOE = {**EXAONE, "head_dim": SIZE, "route_scale": 2.5}
 EIGHT = {"head_dim": 8}
 HUNYUAN = {"num_experts": 6, "moe_topk": 3}
+DELTA = {
+    "linear_key_head_dim": 6,
+    "linear_value_head_dim": 7,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 ROWS = [
     family("qwen3_moe", "Qwen3Moe", {**FEWER, **SPARSE, "head_dim": SIZE, "norm_topk_prob": True}),
     family("qwen3_moe-dense", "Qwen3Moe", {**FEWER, **SPARSE, **YARN, **SECOND, "attention_bias": True}),
@@ -142,6 +148,23 @@ ROWS = [
     family("afmoe-biases", "Afmoe", {**WINDOWED, **AFMOE, **YARN, "num_dense_layers": 0, "attention_bias": True}),
     family("hunyuan_v1_moe", "HunYuanMoEV1", {**FEWER, **HUNYUAN, "head_dim": SIZE}),
     family("hunyuan_v1_moe-biases", "HunYuanMoEV1", {**USUAL, **HUNYUAN, **YARN, "attention_bias": True, **EIGHT}),
+    family("qwen3_next", "Qwen3Next", {**FEWER, **QWEN2, **DELTA, **EIGHT, "num_hidden_layers": 4}),
+    family(
+        "qwen3_next-kinds",
+        "Qwen3Next",
+        {
+            **FEWER,
+            **QWEN2,
+            **DELTA,
+            **rope(1000000, partial_rotary_factor=0.5),
+            "head_dim": 12,
+            "attention_bias": True,
+            "linear_conv_kernel_dim": 3,
+            "norm_topk_prob": False,
+            "tie_word_embeddings": True,
+            "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+        },
+    ),
     family("hy_v3", "HYV3", {**FEWER, **EXAONE, "head_dim": SIZE, "tie_word_embeddings": True}),
     family(
         "hy_v3-kinds",
