@@ -82,6 +82,14 @@ def test_a_number_that_is_none_is_refused(llama: Path) -> None:
         load_model(llama)
 
 
+@pytest.mark.parametrize("depth", [0.5, -1, 0])
+def test_a_depth_of_no_layers_is_refused(depth: float, llama: Path) -> None:
+    """Also where a list of one value a layer follows from it."""
+    change(llama, model_type="qwen2", architectures=["Qwen2ForCausalLM"], num_hidden_layers=depth)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load_model(llama)
+
+
 def test_out_and_in_again(llama: Path, tmp_path: Path) -> None:
     ours, _ = load_model(tmp_path / "ours")
     theirs, _ = load_model(llama)

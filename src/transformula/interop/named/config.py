@@ -241,7 +241,7 @@ class ConfigReader:
         """The value of an expression. Raises CheckpointError, with the keys that it reads, where it has none."""
         try:
             return compute(text, self.constants)
-        except FormulaError as error:
+        except (FormulaError, TypeError, ZeroDivisionError) as error:  # half a layer; an entry of an empty list
             what = f"{self.path}: {self.state(text)}; of it {self.model.name} makes `{text}`"
             raise CheckpointError(f"{what}: {str(error).splitlines()[0]}; expected sizes of a model") from None
 
