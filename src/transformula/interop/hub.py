@@ -39,7 +39,7 @@ def parts_of(name: str | Path) -> tuple[str, str | None]:
     """The repository and the revision, None for none. Raises InputError for a name of another form."""
     parts = NAME.fullmatch(str(name))
     if parts is None:
-        raise InputError(f"{name}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION, as hf:openai-community/gpt2")
+        raise InputError(f"{name}: expected hf:OWNER/NAME, or hf:OWNER/NAME@REVISION with a commit, a branch or a tag")
     return parts["repository"], parts["revision"]
 
 
