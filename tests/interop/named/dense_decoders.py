@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.interop.named import decoders
-from tests.interop.named.decoders import FEWER, LEARNED, WINDOWED
+from tests.interop.named.decoders import CAPS, FEWER, GEMMA, LEARNED, WINDOWED
 from tests.interop.named.tiny import rope
 from tests.peers.hub import SIZE, USUAL
 
@@ -103,5 +103,86 @@ ROWS += [
                 "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0},
             },
         },
+    ),
+]
+LLAMA3 = rope(10000, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, **LEARNED)
+BIASES = {"attention_bias": True, "mlp_bias": True}
+MULTIPLIERS = {"embedding_multiplier": 3.0, "logits_scaling": 0.6, "residual_multiplier": 0.5}
+ROWS += [
+    family("arcee", "Arcee", {**FEWER, **YARN}),
+    family("arcee-biases", "Arcee", {**USUAL, **BIASES, "head_dim": SIZE, "tie_word_embeddings": True}),
+    family("jais2", "Jais2", FEWER),
+    family("jais2-plain", "Jais2", {**USUAL, "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True}),
+    family("nemotron", "Nemotron", FEWER),
+    family("nemotron-biases", "Nemotron", {**FEWER, **BIASES, "head_dim": 12, "tie_word_embeddings": True}),
+    family("helium", "Helium", {**FEWER, "head_dim": 8}),
+    family("helium-biases", "Helium", {**FEWER, **BIASES, "head_dim": 8, "tie_word_embeddings": True}),
+    family("seed_oss", "SeedOss", {**FEWER, "head_dim": SIZE, "pad_token_id": 1}),
+    family(
+        "seed_oss-biases",
+        "SeedOss",
+        {**FEWER, **BIASES, "attention_out_bias": True, "head_dim": None, "tie_word_embeddings": True},
+    ),
+    family("ernie4_5", "Ernie4_5", {**FEWER, "head_dim": SIZE}),
+    family("ernie4_5-biases", "Ernie4_5", {**FEWER, "use_bias": True, "head_dim": 8, "tie_word_embeddings": False}),
+    family("hunyuan_v1_dense", "HunYuanDenseV1", {**FEWER, "head_dim": SIZE, "tie_word_embeddings": True}),
+    family(
+        "hunyuan_v1_dense-alpha",
+        "HunYuanDenseV1",
+        {**FEWER, "head_dim": SIZE, "attention_bias": True, **rope(10000, "dynamic", alpha=1000.0, factor=1.0)},
+    ),
+    family(
+        "ministral",
+        "Ministral",
+        {**WINDOWED, "head_dim": 8, "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+    ),
+    family("ministral-window", "Ministral", {**WINDOWED, "head_dim": SIZE, "tie_word_embeddings": True}),
+    family("cwm", "Cwm", {**WINDOWED, "head_dim": SIZE, **LLAMA3}),
+    family(
+        "ministral3",
+        "Ministral3",
+        {
+            **FEWER,
+            "head_dim": SIZE,
+            **rope(
+                10000,
+                "yarn",
+                factor=4.0,
+                original_max_position_embeddings=4,
+                llama_4_scaling_beta=0.5,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+            ),
+        },
+    ),
+    family("persimmon", "Persimmon", USUAL),
+    family("persimmon-plain", "Persimmon", {**USUAL, "qk_layernorm": False, "tie_word_embeddings": True}),
+    family("vaultgemma", "VaultGemma", {**GEMMA, **CAPS}),
+    family("bitnet", "BitNet", FEWER),
+    family("bitnet-biases", "BitNet", {**FEWER, "attention_bias": True, "tie_word_embeddings": True, **YARN}),
+    family("lfm2", "Lfm2", {**FEWER, "block_multiple_of": 10, "layer_types": ["conv", "full_attention", "conv"]}),
+    family(
+        "lfm2-biases",
+        "Lfm2",
+        {
+            **FEWER,
+            "conv_bias": True,
+            "block_auto_adjust_ff_dim": False,
+            "conv_L_cache": 4,
+            "tie_word_embeddings": False,
+            "layer_types": ["full_attention", "full_attention", "conv"],
+        },
+    ),
+    family("hyperclovax", "HyperCLOVAX", {**FEWER, **MULTIPLIERS}),
+    family(
+        "hyperclovax-plain",
+        "HyperCLOVAX",
+        {**FEWER, **BIASES, "use_post_norm": False, "attention_multiplier": 0.2, "tie_word_embeddings": True},
+    ),
+    family("nanochat", "NanoChat", FEWER),
+    family(
+        "nanochat-plain",
+        "NanoChat",
+        {**USUAL, "attention_bias": True, "final_logit_softcapping": None, "tie_word_embeddings": True},
     ),
 ]
