@@ -164,4 +164,7 @@ CALLS: Mapping[str, Call] = {
         result=products,
         output="logits_per_image",
     ),
+    "images by texts": Call(
+        {"image": "pixel_values", "tokens": "input_ids"}, result=products, output="logits_per_image"
+    ),
 }
