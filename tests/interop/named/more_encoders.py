@@ -1,0 +1,50 @@
+"""Rows of further encoders of text, with their heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.interop.named.others import encoder, head
+from tests.interop.named.tiny import Tiny
+from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
+from tests.peers.hub import HIDDEN, USUAL
+
+DISTILBERT: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "dim": WIDTH,
+    "n_layers": DEPTH,
+    "n_heads": HEADS,
+    "hidden_dim": HIDDEN,
+    "max_position_embeddings": CONTEXT,
+}
+ALBERT: Mapping[str, Any] = {**USUAL, "embedding_size": 12}
+MPNET: Mapping[str, Any] = {**USUAL, "max_position_embeddings": CONTEXT + 2}
+
+
+def heads(name: str, model: str, keys: Mapping[str, Any], types: bool = False) -> Iterator[Tiny]:
+    """A classifier, a tagger and a model of spans."""
+    yield head(f"{name}-classifier", f"{model}ForSequenceClassification", model, keys, classes[types])
+    yield head(f"{name}-tagger", f"{model}ForTokenClassification", model, keys, "types" if types else "encoder")
+    yield head(f"{name}-spans", f"{model}ForQuestionAnswering", model, keys, spans[types])
+
+
+classes = ("classes", "classes of types")
+spans = ("spans", "spans of types")
+
+ROWS = [
+    encoder("distilbert", "DistilBertForMaskedLM", "DistilBert", DISTILBERT),
+    encoder("distilbert-relu", "DistilBertForMaskedLM", "DistilBert", {**DISTILBERT, "activation": "relu"}),
+    *heads("distilbert", "DistilBert", DISTILBERT),
+    encoder("albert", "AlbertForMaskedLM", "Albert", ALBERT, call="types"),
+    encoder(
+        "albert-groups",
+        "AlbertForMaskedLM",
+        "Albert",
+        {**ALBERT, "num_hidden_layers": 4, "num_hidden_groups": 2, "hidden_act": "gelu", "embedding_size": WIDTH},
+        call="types",
+    ),
+    *heads("albert", "Albert", ALBERT, types=True),
+    encoder("mpnet", "MPNetForMaskedLM", "MPNet", MPNET),
+    *heads("mpnet", "MPNet", MPNET),
+]
