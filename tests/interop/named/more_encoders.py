@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.interop.named.others import encoder, head
+from tests.interop.named.others import ROBERTA, encoder, head
 from tests.interop.named.tiny import Tiny
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
 from tests.peers.hub import HIDDEN, USUAL
@@ -20,6 +20,8 @@ DISTILBERT: Mapping[str, Any] = {
 }
 ALBERT: Mapping[str, Any] = {**USUAL, "embedding_size": 12}
 MPNET: Mapping[str, Any] = {**USUAL, "max_position_embeddings": CONTEXT + 2}
+ERNIE: Mapping[str, Any] = {**USUAL, "use_task_id": True, "type_vocab_size": 4}
+REMBERT: Mapping[str, Any] = {**USUAL, "input_embedding_size": 12, "output_embedding_size": 40}
 
 
 def heads(name: str, model: str, keys: Mapping[str, Any], types: bool = False) -> Iterator[Tiny]:
@@ -47,4 +49,17 @@ ROWS = [
     *heads("albert", "Albert", ALBERT, types=True),
     encoder("mpnet", "MPNetForMaskedLM", "MPNet", MPNET),
     *heads("mpnet", "MPNet", MPNET),
+    encoder("xlm-roberta-xl", "XLMRobertaXLForMaskedLM", "XLMRobertaXL", ROBERTA),
+    *heads("xlm-roberta-xl", "XLMRobertaXL", ROBERTA),
+    encoder("roberta-prelayernorm", "RobertaPreLayerNormForMaskedLM", "RobertaPreLayerNorm", ROBERTA),
+    *heads("roberta-prelayernorm", "RobertaPreLayerNorm", ROBERTA),
+    encoder("data2vec-text", "Data2VecTextForMaskedLM", "Data2VecText", ROBERTA),
+    *heads("data2vec-text", "Data2VecText", ROBERTA),
+    encoder("ernie", "ErnieForMaskedLM", "Ernie", USUAL, call="types"),
+    encoder("ernie-task", "ErnieForMaskedLM", "Ernie", ERNIE, call="types"),
+    *heads("ernie", "Ernie", ERNIE, types=True),
+    encoder("megatron-bert", "MegatronBertForMaskedLM", "MegatronBert", USUAL, call="types"),
+    *heads("megatron-bert", "MegatronBert", USUAL, types=True),
+    encoder("rembert", "RemBertForMaskedLM", "RemBert", REMBERT, call="types"),
+    *heads("rembert", "RemBert", REMBERT, types=True),
 ]
