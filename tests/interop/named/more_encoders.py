@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.interop.named.others import ROBERTA, encoder, head
-from tests.interop.named.tiny import Tiny
+from tests.interop.named.others import MODERN, ROBERTA, encoder, head
+from tests.interop.named.tiny import Tiny, rope
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
 from tests.peers.hub import HIDDEN, USUAL
 
@@ -22,17 +22,17 @@ ALBERT: Mapping[str, Any] = {**USUAL, "embedding_size": 12}
 MPNET: Mapping[str, Any] = {**USUAL, "max_position_embeddings": CONTEXT + 2}
 ERNIE: Mapping[str, Any] = {**USUAL, "use_task_id": True, "type_vocab_size": 4}
 REMBERT: Mapping[str, Any] = {**USUAL, "input_embedding_size": 12, "output_embedding_size": 40}
+SPECIAL: Mapping[str, Any] = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 1)
+EURO: Mapping[str, Any] = {**USUAL, **SPECIAL, "mask_token_id": 2, "num_key_value_heads": 2, **rope(777)}
 
 
 def heads(name: str, model: str, keys: Mapping[str, Any], types: bool = False) -> Iterator[Tiny]:
     """A classifier, a tagger and a model of spans."""
-    yield head(f"{name}-classifier", f"{model}ForSequenceClassification", model, keys, classes[types])
+    of_types = " of types" if types else ""
+    yield head(f"{name}-classifier", f"{model}ForSequenceClassification", model, keys, f"classes{of_types}")
     yield head(f"{name}-tagger", f"{model}ForTokenClassification", model, keys, "types" if types else "encoder")
-    yield head(f"{name}-spans", f"{model}ForQuestionAnswering", model, keys, spans[types])
+    yield head(f"{name}-spans", f"{model}ForQuestionAnswering", model, keys, f"spans{of_types}")
 
-
-classes = ("classes", "classes of types")
-spans = ("spans", "spans of types")
 
 ROWS = [
     encoder("distilbert", "DistilBertForMaskedLM", "DistilBert", DISTILBERT),
@@ -62,4 +62,30 @@ ROWS = [
     *heads("megatron-bert", "MegatronBert", USUAL, types=True),
     encoder("rembert", "RemBertForMaskedLM", "RemBert", REMBERT, call="types"),
     *heads("rembert", "RemBert", REMBERT, types=True),
+    encoder("eurobert", "EuroBertForMaskedLM", "EuroBert", EURO),
+    encoder(
+        "eurobert-biases",
+        "EuroBertForMaskedLM",
+        "EuroBert",
+        {**EURO, "attention_bias": True, "mlp_bias": True, "head_dim": 10},
+    ),
+    encoder(
+        "eurobert-tied",
+        "EuroBertForMaskedLM",
+        "EuroBert",
+        {**EURO, "mlp_bias": True, "tie_word_embeddings": True, "num_key_value_heads": None},
+    ),
+    *(
+        head(
+            f"eurobert-{pooling}",
+            "EuroBertForSequenceClassification",
+            "EuroBert",
+            {**EURO, "classifier_pooling": pooling},
+            "classes",
+        )
+        for pooling in ("late", "bos", "mean")
+    ),
+    head("eurobert-tagger", "EuroBertForTokenClassification", "EuroBert", EURO, "encoder"),
+    head("modernbert-tagger", "ModernBertForTokenClassification", "ModernBert", MODERN, "encoder"),
+    head("modernbert-spans", "ModernBertForQuestionAnswering", "ModernBert", MODERN, "spans"),
 ]
