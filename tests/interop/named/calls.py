@@ -145,6 +145,15 @@ CALLS: Mapping[str, Call] = {
         output="last_hidden_state",
     ),
     "whole": Call({"tokens": "input_ids"}),
+    "whole of types": Call({"tokens": "input_ids", "types": "token_type_ids"}),
+    "classes of the whole": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"}, result=lambda logits: logits[:, 0]
+    ),
+    "spans of the whole": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        result=lambda logits: logits[..., 0],
+        output="start_logits",
+    ),
     "source": Call(
         {"source": "input_ids", "tokens": "decoder_input_ids"},
         {"source": "attention_mask"},

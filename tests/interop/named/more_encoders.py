@@ -22,8 +22,16 @@ ALBERT: Mapping[str, Any] = {**USUAL, "embedding_size": 12}
 MPNET: Mapping[str, Any] = {**USUAL, "max_position_embeddings": CONTEXT + 2}
 ERNIE: Mapping[str, Any] = {**USUAL, "use_task_id": True, "type_vocab_size": 4}
 REMBERT: Mapping[str, Any] = {**USUAL, "input_embedding_size": 12, "output_embedding_size": 40}
+DEBERTA: Mapping[str, Any] = {
+    **USUAL,
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+}
+SQUEEZE: Mapping[str, Any] = {**USUAL, "embedding_size": WIDTH, "post_attention_groups": 2, "output_groups": 8}
 SPECIAL: Mapping[str, Any] = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 1)
 EURO: Mapping[str, Any] = {**USUAL, **SPECIAL, "mask_token_id": 2, "num_key_value_heads": 2, **rope(777)}
+MOBILE: Mapping[str, Any] = {**USUAL, "embedding_size": 8, "intra_bottleneck_size": 16}
 
 
 def heads(name: str, model: str, keys: Mapping[str, Any], types: bool = False) -> Iterator[Tiny]:
@@ -62,6 +70,11 @@ ROWS = [
     *heads("megatron-bert", "MegatronBert", USUAL, types=True),
     encoder("rembert", "RemBertForMaskedLM", "RemBert", REMBERT, call="types"),
     *heads("rembert", "RemBert", REMBERT, types=True),
+    encoder("deberta", "DebertaForMaskedLM", "Deberta", DEBERTA),
+    encoder("deberta-near", "DebertaForMaskedLM", "Deberta", {**DEBERTA, "max_relative_positions": 5}),
+    *heads("deberta", "Deberta", DEBERTA),
+    encoder("squeezebert", "SqueezeBertForMaskedLM", "SqueezeBert", SQUEEZE, call="types"),
+    *heads("squeezebert", "SqueezeBert", SQUEEZE, types=True),
     encoder("eurobert", "EuroBertForMaskedLM", "EuroBert", EURO),
     encoder(
         "eurobert-biases",
@@ -88,4 +101,22 @@ ROWS = [
     head("eurobert-tagger", "EuroBertForTokenClassification", "EuroBert", EURO, "encoder"),
     head("modernbert-tagger", "ModernBertForTokenClassification", "ModernBert", MODERN, "encoder"),
     head("modernbert-spans", "ModernBertForQuestionAnswering", "ModernBert", MODERN, "spans"),
+    encoder("mobilebert", "MobileBertForMaskedLM", "MobileBert", MOBILE, call="whole of types"),
+    encoder(
+        "mobilebert-gelu",
+        "MobileBertForMaskedLM",
+        "MobileBert",
+        {**MOBILE, "hidden_act": "gelu"},
+        call="whole of types",
+    ),
+    head("mobilebert-classifier", "MobileBertForSequenceClassification", "MobileBert", MOBILE, "classes of the whole"),
+    head(
+        "mobilebert-first",
+        "MobileBertForSequenceClassification",
+        "MobileBert",
+        {**MOBILE, "classifier_activation": False},
+        "classes of the whole",
+    ),
+    head("mobilebert-tagger", "MobileBertForTokenClassification", "MobileBert", MOBILE, "whole of types"),
+    head("mobilebert-spans", "MobileBertForQuestionAnswering", "MobileBert", MOBILE, "spans of the whole"),
 ]
