@@ -109,6 +109,7 @@ CALLS: Mapping[str, Call] = {
     "tokens": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, {"use_cache": False}, decodes=True),
     "encoder": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}),
     "types": Call({"tokens": "input_ids", "types": "token_type_ids"}, {"tokens": "attention_mask"}),
+    "languages": Call({"tokens": "input_ids", "types": "langs"}, {"tokens": "attention_mask"}),
     "replaced": Call(
         {"tokens": "input_ids", "types": "token_type_ids"},
         {"tokens": "attention_mask"},

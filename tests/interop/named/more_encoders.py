@@ -31,6 +31,13 @@ DEBERTA: Mapping[str, Any] = {
 SQUEEZE: Mapping[str, Any] = {**USUAL, "embedding_size": WIDTH, "post_attention_groups": 2, "output_groups": 8}
 SPECIAL: Mapping[str, Any] = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 1)
 EURO: Mapping[str, Any] = {**USUAL, **SPECIAL, "mask_token_id": 2, "num_key_value_heads": 2, **rope(777)}
+XLM: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "emb_dim": WIDTH,
+    "n_layers": DEPTH,
+    "n_heads": HEADS,
+    "max_position_embeddings": CONTEXT,
+}
 MOBILE: Mapping[str, Any] = {**USUAL, "embedding_size": 8, "intra_bottleneck_size": 16}
 
 
@@ -101,6 +108,18 @@ ROWS = [
     head("eurobert-tagger", "EuroBertForTokenClassification", "EuroBert", EURO, "encoder"),
     head("modernbert-tagger", "ModernBertForTokenClassification", "ModernBert", MODERN, "encoder"),
     head("modernbert-spans", "ModernBertForQuestionAnswering", "ModernBert", MODERN, "spans"),
+    encoder("xlm", "XLMWithLMHeadModel", "XLM", XLM),
+    encoder(
+        "xlm-causal", "XLMWithLMHeadModel", "XLM", {**XLM, "causal": True, "gelu_activation": False}, call="tokens"
+    ),
+    encoder("xlm-languages", "XLMWithLMHeadModel", "XLM", {**XLM, "n_langs": 3}, call="languages"),
+    head("xlm-classifier", "XLMForSequenceClassification", "XLM", XLM, "classes"),
+    head("xlm-tagger", "XLMForTokenClassification", "XLM", XLM, "encoder"),
+    head("xlm-spans", "XLMForQuestionAnsweringSimple", "XLM", XLM, "spans"),
+    encoder("flaubert", "FlaubertWithLMHeadModel", "Flaubert", XLM),
+    head("flaubert-classifier", "FlaubertForSequenceClassification", "Flaubert", XLM, "classes"),
+    head("flaubert-tagger", "FlaubertForTokenClassification", "Flaubert", XLM, "encoder"),
+    head("flaubert-spans", "FlaubertForQuestionAnsweringSimple", "Flaubert", XLM, "spans"),
     encoder("mobilebert", "MobileBertForMaskedLM", "MobileBert", MOBILE, call="whole of types"),
     encoder(
         "mobilebert-gelu",
