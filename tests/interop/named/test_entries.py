@@ -18,7 +18,7 @@ from transformula.language.check import check
 from transformula.words import vocabulary
 
 INTEROP = Path(transformula.interop.__file__).parent
-LONGEST = {"t5": 80, "bart": 80, "whisper": 80}
+LONGEST = {"mobilebert": 80, "t5": 80, "bart": 80, "whisper": 80}
 """Lines of a data file, where 60 are too few: several stacks, or several forms of a layer."""
 
 
