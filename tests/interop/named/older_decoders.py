@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from tests.interop.named.decoders import GPT2
-from tests.interop.named.tiny import Tiny
+from tests.interop.named.decoders import GPT2, LEARNED
+from tests.interop.named.tiny import Tiny, rope
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
-from tests.peers.hub import HIDDEN, USUAL
+from tests.peers.hub import HIDDEN, KV_HEADS, USUAL, WINDOW
 
 
 def row(name: str, model: str, keys: Mapping[str, Any], **more: Any) -> Tiny:
@@ -63,5 +63,79 @@ ROWS += [
         "Bloom",
         {**BLOOM, "apply_residual_connection_post_layernorm": True, "tie_word_embeddings": False},
         exact=exact_gelu,
+    ),
+]
+NEO: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "num_layers": DEPTH,
+    "num_heads": HEADS,
+    "max_position_embeddings": CONTEXT,
+    "window_size": WINDOW,
+}
+FALCON: Mapping[str, Any] = {key: value for key, value in USUAL.items() if key != "intermediate_size"}
+NEW = {"new_decoder_architecture": True, "num_kv_heads": KV_HEADS}
+MPT: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": WIDTH,
+    "n_layers": DEPTH,
+    "n_heads": HEADS,
+    "max_seq_len": CONTEXT,
+}
+XGLM: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": WIDTH,
+    "num_layers": DEPTH,
+    "attention_heads": HEADS,
+    "ffn_dim": HIDDEN,
+    "max_position_embeddings": CONTEXT,
+}
+JAPANESE: Mapping[str, Any] = {**FALCON, "intermediate_multiple_size": 3}
+ROWS += [
+    row("gpt_neo", "GPTNeo", {**NEO, "attention_types": [[["global", "local"], 1], [["global"], 1]]}),
+    row(
+        "gpt_neo-untied",
+        "GPTNeo",
+        {
+            **NEO,
+            "attention_types": [[["local"], DEPTH]],
+            "intermediate_size": HIDDEN,
+            "activation_function": "relu",
+            "tie_word_embeddings": False,
+        },
+    ),
+    row("falcon", "Falcon", FALCON),
+    row("falcon-new", "Falcon", {**FALCON, **NEW, "ffn_hidden_size": HIDDEN, "bias": True, **rope(500000)}),
+    row("falcon-new-one-norm", "Falcon", {**FALCON, **NEW, "num_ln_in_parallel_attn": 1, "tie_word_embeddings": False}),
+    row("falcon-serial", "Falcon", {**FALCON, "parallel_attn": False, "multi_query": False, "bias": True}),
+    row("falcon-heads", "Falcon", {**FALCON, "multi_query": False, **rope(10000, "yarn", factor=4.0, **LEARNED)}),
+    row("mpt", "Mpt", MPT),
+    row("mpt-six-heads", "Mpt", {**MPT, "d_model": 36, "n_heads": 6, "tie_word_embeddings": False}),
+    row("mpt-clipped", "Mpt", {**MPT, "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.3}}),
+    row("biogpt", "BioGpt", USUAL),
+    row(
+        "biogpt-untied",
+        "BioGpt",
+        {**USUAL, "scale_embedding": False, "hidden_act": "relu", "tie_word_embeddings": False},
+    ),
+    row("xglm", "XGLM", XGLM),
+    row("xglm-untied", "XGLM", {**XGLM, "scale_embedding": False, "tie_word_embeddings": False, "pad_token_id": 0}),
+    Tiny("openai-gpt", "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT2, slow=True),
+    Tiny(
+        "openai-gpt-untied",
+        "OpenAIGPTLMHeadModel",
+        "OpenAIGPTConfig",
+        {**GPT2, "afn": "silu", "tie_word_embeddings": False},
+        slow=True,
+    ),
+    Tiny("ctrl", "CTRLLMHeadModel", "CTRLConfig", {**GPT2, "dff": HIDDEN}, slow=True),
+    Tiny(
+        "ctrl-untied", "CTRLLMHeadModel", "CTRLConfig", {**GPT2, "dff": HIDDEN, "tie_word_embeddings": False}, slow=True
+    ),
+    row("gpt_neox_japanese", "GPTNeoXJapanese", JAPANESE),
+    row(
+        "gpt_neox_japanese-part",
+        "GPTNeoXJapanese",
+        {**JAPANESE, "tie_word_embeddings": False, **rope(500000, partial_rotary_factor=0.5)},
     ),
 ]
