@@ -1,4 +1,4 @@
-"""Rows of decoders from before LLaMA."""
+"""Rows of decoders from before LLaMA, and of models with recurrences."""
 
 from __future__ import annotations
 
@@ -137,5 +137,64 @@ ROWS += [
         "gpt_neox_japanese-part",
         "GPTNeoXJapanese",
         {**JAPANESE, "tie_word_embeddings": False, **rope(500000, partial_rotary_factor=0.5)},
+    ),
+]
+MAMBA: Mapping[str, Any] = {
+    **{key: value for key, value in FALCON.items() if key not in ("num_attention_heads", "max_position_embeddings")},
+    "state_size": 6,
+    "conv_kernel": 3,
+    "pad_token_id": 0,
+    "time_step_rank": 5,
+}
+MAMBA2 = {**MAMBA, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 4}
+ROWS += [
+    row("mamba", "Mamba", MAMBA),
+    row("mamba-biases", "Mamba", {**MAMBA, "expand": 3, "use_bias": True, "tie_word_embeddings": False}),
+    row("mamba-local", "Mamba", {**MAMBA, "use_conv_bias": False, "conv_kernel": 4}),
+    row("falcon_mamba", "FalconMamba", {**MAMBA, "mixer_rms_eps": 1e-3}),
+    row("falcon_mamba-untied", "FalconMamba", {**MAMBA, "use_bias": True, "tie_word_embeddings": False}),
+    row("mamba2", "Mamba2", MAMBA2),
+    row("mamba2-tied", "Mamba2", {**MAMBA2, "n_groups": 1, "use_conv_bias": False, "tie_word_embeddings": True}),
+]
+JAMBA: Mapping[str, Any] = {
+    **USUAL,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": KV_HEADS,
+    "attn_layer_period": 3,
+    "attn_layer_offset": 1,
+    "num_experts": 5,
+    "mamba_d_state": 6,
+    "mamba_dt_rank": 5,
+    "pad_token_id": 0,
+}
+ROWS += [
+    row("jamba", "Jamba", JAMBA),
+    row(
+        "jamba-one-expert",
+        "Jamba",
+        {**JAMBA, "num_experts": 1, "tie_word_embeddings": True, "mamba_proj_bias": True, "mamba_conv_bias": False},
+    ),
+]
+GRIFFIN: Mapping[str, Any] = {
+    **{key: value for key, value in USUAL.items() if key != "max_position_embeddings"},
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 1,
+    "attention_window_size": WINDOW,
+    "logits_soft_cap": 3.0,
+}
+ROWS += [
+    row("recurrent_gemma", "RecurrentGemma", GRIFFIN),
+    row(
+        "recurrent_gemma-order",
+        "RecurrentGemma",
+        {
+            **GRIFFIN,
+            "block_types": ["attention", "recurrent"],
+            "lru_width": 40,
+            "conv1d_width": 3,
+            "attention_bias": True,
+            "tie_word_embeddings": False,
+            **rope(500000, partial_rotary_factor=0.25),
+        },
     ),
 ]
