@@ -2,7 +2,7 @@
 
     Tiny("mistral", "MistralForCausalLM", "MistralConfig", {**USUAL, "sliding_window": 5})
 
-`decoders.py`, `expert_decoders.py`, and `others.py` hold the rows.
+The modules of `ROWS` hold the rows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from torch import nn
 from tests.peers.carry import in_double, randomise
 
 MELS, FRAMES = 8, 24
+ROWS = (
+    "decoders", "dense_decoders", "older_decoders", "expert_decoders",
+    "others", "more_encoders", "more_pairs_and_images",
+)  # fmt: skip
 
 
 def rope(theta: float, kind: str = "default", **more: Any) -> dict[str, Any]:
@@ -98,8 +102,7 @@ def draw(model: nn.Module) -> nn.Module:
 @cache
 def rows() -> Mapping[str, Tiny]:
     """All rows by name; transformers is not imported."""
-    files = ("decoders", "expert_decoders", "others")
-    modules = [importlib.import_module(f"tests.interop.named.{name}") for name in files]
+    modules = [importlib.import_module(f"tests.interop.named.{name}") for name in ROWS]
     every = [row for module in modules for row in module.ROWS]
     assert len({row.name for row in every}) == len(every), "two rows of one name"
     return {row.name: row for row in every}
