@@ -7,13 +7,14 @@ it stands. What is found is checked: with these constants the named model's text
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -34,12 +35,14 @@ from .entries import NamedModel, common, named_model, names
 from .expressions import compute
 from .text import text_of
 
+NAME = re.compile(r"[A-Za-z_]\w*")
 TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
 DROPOUT = "dropout"
 NONE = "the text equals no named model, so no class of transformers computes it"
 MAX_ROUNDS = 3  # in which flags are changed, one after the other
 MAX_ROW_CHARACTERS = 120  # characters of a row, in errors
-MAX_CANDIDATES = 6  # named models that are tried, those first that begin nearest
+BATCHES = ((0, 16), (16, 48))  # named models that are looked at, the likely ones first
+MAX_CANDIDATES = 5  # of a batch that are tried, those first that begin nearest
 MANY_LAYERS = 12  # layers; of deeper models so many are compared first
 MAX_STEPS = 4  # in which a number is sought that does not stand in the text as it is
 
@@ -54,6 +57,7 @@ class Match:
 
 FORMS: dict[str, dict[str, str]] = {}  # of named models, canonical ones by all constants: several formats ask for them
 MAX_FORMS = 2000  # of a model that are kept
+WORDS: dict[str, tuple[NamedModel, frozenset[str]]] = {}  # that data files call
 
 
 def known_forms(model: NamedModel) -> dict[str, str]:
@@ -304,8 +308,43 @@ def stacks_of(model: NamedModel) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def same_stacks(model: NamedModel, architecture: Architecture) -> bool:
-    ours = [(name, bool(rows.get("causal", True))) for name, rows in stacks_of(model)]
-    return ours == [(stack.name, stack.causal) for stack in architecture.stacks]
+    ours = [(name, rows.get("causal", True)) for name, rows in stacks_of(model)]
+    theirs = [(stack.name, stack.causal) for stack in architecture.stacks]
+    return len(ours) == len(theirs) and all(
+        name == other and (isinstance(causal, str) or bool(causal) is sees)  # a constant says it
+        for (name, causal), (other, sees) in zip(ours, theirs, strict=True)
+    )
+
+
+def words_of(model: NamedModel) -> frozenset[str]:
+    """The words that a data file's formulas call, those of all choices."""
+    known = WORDS.get(model.name)
+    if known is None or known[0] is not model:
+        known = WORDS[model.name] = model, called_words(json.dumps(model.body))
+    return known[1]
+
+
+def called_words(text: str) -> frozenset[str]:
+    """The words in a text, but for names that tables give, such as those of activations."""
+    return (frozenset(NAME.findall(text)) & frozenset(vocabulary())) - named_by_tables()
+
+
+@cache
+def named_by_tables() -> frozenset[str]:
+    return frozenset(str(value) for table in common().tables.values() for value in table.values()) | {DROPOUT}
+
+
+def likely_first(models: Sequence[NamedModel], architecture: Architecture) -> list[NamedModel]:
+    """The models in an order that takes no time: the one whose name the text has, then those that call its words and
+    few others."""
+    sources = (*architecture.text.formulas, *architecture.text.words.values())
+    called = called_words(" ".join(source.text for source in sources))
+
+    def far(model: NamedModel) -> tuple[bool, int, int]:
+        own = words_of(model)
+        return model.name != architecture.name, len(called - own), len(own - called)
+
+    return sorted(models, key=far)
 
 
 def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: str = NONE) -> Match:
@@ -326,18 +365,21 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
 def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none: str) -> Match:
     """As `match`, with all layers: each form that is tried costs time for each of them."""
     models = among or tuple(map(named_model, names()))
-    candidates = [Candidate(model, architecture) for model in models if same_stacks(model, architecture)]
-    # of two that are alike, such as with sizes that are equal, the one whose name the text has
-    tried = sorted(candidates, key=lambda c: (c.model.name != architecture.name, c.first_distance))[:MAX_CANDIDATES]
-    distances = {}
-    for number, candidate in enumerate(tried):
-        distances[number] = candidate.settle()
-        if distances[number] == 0 and candidate.solve():
-            return Match(candidate.model, candidate.constants)
+    likely = likely_first([model for model in models if same_stacks(model, architecture)], architecture)
+    tried: list[tuple[Candidate, int]] = []
+    for first, last in BATCHES:
+        candidates = [Candidate(model, architecture) for model in likely[first:last]]
+        # of two that are alike, such as with sizes that are equal, the one whose name the text has
+        candidates.sort(key=lambda each: (each.model.name != architecture.name, each.first_distance))
+        for candidate in candidates[:MAX_CANDIDATES]:
+            distance = candidate.settle()
+            if distance == 0 and candidate.solve():
+                return Match(candidate.model, candidate.constants)
+            tried.append((candidate, distance))
     if not tried:
         known = ", ".join(model.name for model in models)
         raise CheckpointError(f"{none}: none has its stacks. Known: {known}", brief="other stacks")
-    near = tried[min(distances, key=lambda n: (tried[n].rows_apart({}), distances[n]))]
+    near, _ = min(tried, key=lambda each: (each[0].rows_apart({}), each[1]))
     near.settle(near.rows_apart)  # so that as few lines as may be differ
     own, other = first_difference(near.target, near.form({}))
     rows = f"    its text:   {other}\n    this text:  {own}"
