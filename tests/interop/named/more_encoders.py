@@ -53,6 +53,7 @@ ROWS = [
     encoder("distilbert", "DistilBertForMaskedLM", "DistilBert", DISTILBERT),
     encoder("distilbert-relu", "DistilBertForMaskedLM", "DistilBert", {**DISTILBERT, "activation": "relu"}),
     *heads("distilbert", "DistilBert", DISTILBERT),
+    encoder("distilbert-vectors", "DistilBertModel", "DistilBert", DISTILBERT, call="vectors"),
     encoder("albert", "AlbertForMaskedLM", "Albert", ALBERT, call="types"),
     encoder(
         "albert-groups",
@@ -62,8 +63,10 @@ ROWS = [
         call="types",
     ),
     *heads("albert", "Albert", ALBERT, types=True),
+    encoder("albert-vectors", "AlbertModel", "Albert", ALBERT, call="vectors of types"),
     encoder("mpnet", "MPNetForMaskedLM", "MPNet", MPNET),
     *heads("mpnet", "MPNet", MPNET),
+    encoder("mpnet-vectors", "MPNetModel", "MPNet", MPNET, call="vectors"),
     encoder("xlm-roberta-xl", "XLMRobertaXLForMaskedLM", "XLMRobertaXL", ROBERTA),
     *heads("xlm-roberta-xl", "XLMRobertaXL", ROBERTA),
     encoder("roberta-prelayernorm", "RobertaPreLayerNormForMaskedLM", "RobertaPreLayerNorm", ROBERTA),

@@ -82,6 +82,15 @@ def test_a_number_that_is_none_is_refused(llama: Path) -> None:
         load_model(llama)
 
 
+def test_code_beside_a_known_family_is_left_alone(llama: Path, written: Path) -> None:
+    """Many folders have it from before transformers knew the family."""
+    expected, _ = load_model(written / "llama")
+    change(llama, auto_map={"AutoModelForCausalLM": "modeling.Model", "AutoConfig": "config.Config"})
+    (llama / "modeling.py").write_text("raise SystemExit")
+    model, _ = load_model(llama)
+    assert torch.equal(model(TOKENS), expected(TOKENS))
+
+
 @pytest.mark.parametrize("depth", [0.5, -1, 0])
 def test_a_depth_of_no_layers_is_refused(depth: float, llama: Path) -> None:
     """Also where a list of one value a layer follows from it."""
@@ -171,7 +180,10 @@ def with_tensor(folder: Path, name: str, tensor: torch.Tensor) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "quantized": (lambda f: change(f, quantization_config={"bits": 4}), "quantized.*use the folder of the unquantized"),
-    "code": (lambda f: change(f, auto_map={"AutoModel": "x.py"}), "auto_map: the model is Python code"),
+    "code": (
+        lambda f: change(f, auto_map={"AutoModel": "x.py"}, model_type="mine"),
+        "auto_map: the model, of model_type 'mine', is Python code of its own folder",
+    ),
     "unknown type": (lambda f: change(f, model_type="lama"), "model_type is 'lama'.* did you mean llama"),
     "unknown class": (lambda f: change(f, architectures=["LlamaForX"]), "architectures is LlamaForX.* known: Llama"),
     "unknown key": (

@@ -68,7 +68,7 @@ def keys_of(model: NamedModel) -> list[Key]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder. Raises CheckpointError where it is missing or damaged, and for what is no plain
-    model: quantized weights, code of its own."""
+    model: quantized weights."""
     path = folder / FILE
     try:
         config = load_json(path)
@@ -84,9 +84,6 @@ def read_config(folder: Path) -> dict[str, Any]:
     if config.get("quantization_config"):
         what = f"{path}: quantization_config: the weights are quantized, and no unpacking of them is known here"
         raise CheckpointError(f"{what}; use the folder of the unquantized model, or dequantize it where it was made")
-    if config.get("auto_map"):
-        what = f"{path}: auto_map: the model is Python code of its own folder, and none is executed here"
-        raise CheckpointError(f"{what}; use a folder of an architecture that has a named model, or write its formula")
     return config
 
 

@@ -129,12 +129,17 @@ def merge(base: Any, over: Any, key: str = "") -> Any:
 
 
 def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
-    """The named model of a config.json, by `model_type` and `architectures`.
+    """The named model of a config.json, by `model_type` and `architectures`. Code of the folder's own (`auto_map`) is
+    left alone where there is one, as transformers leaves it unless it is trusted.
 
     Raises CheckpointError, with those that are known, where there is none.
     """
     kind, architectures = config.get("model_type"), config.get("architectures") or []
     alike = [model for model in map(named_model, names()) if kind in model.model_type]
+    if not alike and config.get("auto_map"):
+        what = f"{path}: auto_map: the model, of model_type {kind!r}, is Python code of its own folder"
+        remedy = "use a folder of an architecture that has a named model, or write its formula"
+        raise CheckpointError(f"{what}, and none is executed here; {remedy}")
     if not alike:
         known = sorted({kind for name in names() for kind in named_model(name).model_type})
         near = nearest(str(kind), known)
