@@ -212,14 +212,16 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], coded: tuple[i
 
 def named_models() -> str:
     """The page of the families whose folders are read and written."""
+    families = [(name, entries.named_model(name)) for name in entries.names()]
+    kinds = {kind for _, model in families for kind in model.model_type}
     rows = ["# Named models", ""]
     rows += [
-        "Folders of Hugging Face transformers (config.json and safetensors) of these families are read and written:",
-        "[use weights of other programs](../how-to/use-other-weights.md). A family is one data file, made as",
-        "[add a family](../how-to/add-a-family.md) says. `lines` counts those of its file.",
+        f"Folders of Hugging Face transformers (config.json and safetensors) of these families, {len(kinds)} values of",
+        "`model_type`, are read and written: [use weights of other programs](../how-to/use-other-weights.md). A",
+        "family, or an output of it, is one data file, made as [add a family](../how-to/add-a-family.md) says. `lines`",
+        "counts those of its file.",
         "",
     ]
-    families = [(name, entries.named_model(name)) for name in entries.names()]
     rows += table(
         ("family", "`model_type`", "architectures", "trained for", "like", "lines"),
         [

@@ -144,9 +144,8 @@ def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
         known = sorted({kind for name in names() for kind in named_model(name).model_type})
         near = nearest(str(kind), known)
         what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
-        raise CheckpointError(
-            f"{what} known: {', '.join(known)}. How one is added: docs/how-to/add-a-family.md", near=near
-        )
+        count = f"{len(known)} are known, see docs/reference/named-models.md"
+        raise CheckpointError(f"{what} {count}; how one is added: docs/how-to/add-a-family.md", near=near)
     for model in alike:
         if not architectures or set(architectures) & set(model.architectures):
             return model
