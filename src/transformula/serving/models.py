@@ -207,6 +207,7 @@ def named(written: str) -> tuple[str, str]:
 def adapted(written: str, models: Sequence[Served]) -> Served:
     """A model with an adapter as it is typed: ADAPTER, NAME=ADAPTER, or, of several models, NAME=MODEL+ADAPTER. Raises
     CheckpointError for a folder that holds no adapter, InputError where it is not said of which model, UnknownName."""
+    from ..interop.hub import local_folder
     from ..interop.peft import PeftAdapter
 
     name, rest = named(written)
@@ -219,9 +220,9 @@ def adapted(written: str, models: Sequence[Served]) -> Served:
     if not of and len(models) > 1:
         what = f"{setting('adapter', written)}: of which model? {', '.join(bases)}"
         raise InputError(f"{what}; say {setting('adapter', f'{name or name_of(Path(folder))}=MODEL+{folder}')}")
-    place, base = Path(folder).expanduser(), bases[of] if of else models[0]
+    place, base = local_folder(folder), bases[of] if of else models[0]
     PeftAdapter(place)  # one that cannot be read is told before the server listens
-    return Served(name or name_of(place), base.folder, {**base.opening, "adapter": place}, base)
+    return Served(name or name_of(Path(folder)), base.folder, {**base.opening, "adapter": place}, base)
 
 
 def name_of(folder: Path) -> str:

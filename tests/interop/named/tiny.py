@@ -22,7 +22,7 @@ from tests.peers.carry import in_double, randomise
 MELS, FRAMES = 8, 24
 ROWS = (
     "decoders", "dense_decoders", "older_decoders", "expert_decoders",
-    "others", "more_encoders", "more_pairs_and_images",
+    "others", "relatives_of_bert", "seq2seq_and_images",
 )  # fmt: skip
 
 
