@@ -252,7 +252,7 @@ def evaluate(
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
-    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
+    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost, kind=model.predictor)
     if "weights" in kind.evaluation.model_fields:
         settings["weights"] = weights
     with products_with(weights, *modules):

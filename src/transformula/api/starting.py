@@ -316,7 +316,11 @@ def run_record(run: str | Path) -> tuple[Path, dict[str, Any], str]:
     recorded = read_config(config) if config.is_file() else {}
     if recorded:
         return folder, recorded, str(recorded.get("task", TASK))
+    from ..interop.named import is_theirs
     from ..tasks.writing import load_predictor
+
+    if is_theirs(folder):
+        return folder, {}, task_trained(run) or TASK
 
     return folder, {}, getattr(load_predictor(folder), "task", TASK)
 

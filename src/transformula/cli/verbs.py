@@ -57,17 +57,16 @@ def task_verb(name: str, arguments: Sequence[str]) -> Command | None:
 
 def predict_verb(arguments: Sequence[str]) -> Command:
     """`predict`: the verb of the model that is named; without a model, what there is to say of all."""
-    folder = next((each for each in arguments if Path(each).expanduser().is_dir()), None)
+    folder = next((each for each in arguments if Path(each).expanduser().is_dir() or each.startswith("hf:")), None)
     if folder is not None:
         parser = Parser("", "", [], arguments=arguments)
         USE(parser)
 
-        from ..api.inputs import must_predict
+        from ..api.inputs import must_predict, predictor_in
         from ..api.reading import import_packages, model_folder
-        from ..tasks.writing import load_predictor
 
         import_packages(parser.begin().use)
-        predictor = must_predict(load_predictor(model_folder(folder)))
+        predictor = must_predict(predictor_in(model_folder(folder)))
         command = task_verb(predictor.verb, arguments)
         if command is None:
             raise InputError(f"{folder}: no verb answers by this model; in Python: Model.from_folder(...).predict(...)")

@@ -377,7 +377,7 @@ class RowTask(Task):
         settings: Any = cls.settings.read(trained.settings_of(cls.settings))
         stated = cls.evaluation.read(given).model_dump(exclude_unset=True)
         records, learned, notes = trained.rows_to_score(cls.reader, settings, data, stated)
-        kind: Any = load_predictor(trained.folder)
+        kind: Any = trained.kind or load_predictor(trained.folder)
         notes += cls.reader.unseen(kind, records, "the rows")
         predictions, answers = cls.reader.answers_to(records, trained.modules, kind, progress)
         baselines = predicted_by(cls.trivial if learned else {}, learned, records, notes)

@@ -52,6 +52,7 @@ class Trained:
     recorded  the configuration of its run; {} where only the model is known
     lost      the training data of its run, where that is missing
     told      what is to be known of what is scored
+    kind      its predictor; None: the folder holds it
     """
 
     name: str
@@ -62,6 +63,7 @@ class Trained:
     recorded: Mapping[str, Any]
     lost: Sequence[str] = ()
     told: list[str] = field(default_factory=list)
+    kind: Any = None
 
     seen: ClassVar[str] = (
         "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"

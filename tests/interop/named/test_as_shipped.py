@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from tests.interop.named.test_companions import bert_folder
-from transformula import Model
+from transformula import Model, evaluate
+from transformula.cli import main
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert
 from transformula.interop.named.sentences import KEY, sentence_keys
@@ -228,3 +229,18 @@ def test_a_folder_without_a_pooler(shipped: Shipped) -> None:
 def test_an_empty_text_without_marks_has_an_answer(shipped: Shipped) -> None:
     """The tokenizer puts nothing around texts."""
     assert label_of(shipped("BertForSequenceClassification", num_labels=2), "").text in ("LABEL_0", "LABEL_1")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_is_scored_on_rows_of_its_task(shipped: Shipped, tmp_path: Path) -> None:
+    folder = shipped("BertForSequenceClassification", num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"})
+    own = [label_of(folder, text).text for text in TEXTS]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in zip(TEXTS, own, strict=True)))
+    assert evaluate(folder, data=str(rows)).data["scores"]["accuracy"]["score"] == 100
+
+
+def test_predict_is_the_verb_of_its_task(shipped: Shipped, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shipped("BertForSequenceClassification", num_labels=2, id2label={0: "no", 1: "yes"})
+    assert main(["predict", str(folder), TEXTS[0]]) == 0
+    assert capsys.readouterr().out.strip() == label_of(folder, TEXTS[0]).text
