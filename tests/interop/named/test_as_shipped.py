@@ -244,3 +244,10 @@ def test_predict_is_the_verb_of_its_task(shipped: Shipped, capsys: pytest.Captur
     folder = shipped("BertForSequenceClassification", num_labels=2, id2label={0: "no", 1: "yes"})
     assert main(["predict", str(folder), TEXTS[0]]) == 0
     assert capsys.readouterr().out.strip() == label_of(folder, TEXTS[0]).text
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_the_files_say_of_vectors_concerns_no_other_family(shipped: Shipped) -> None:
+    """A language model that sentence-transformers pools by its last token is a language model here."""
+    folder = with_steps(shipped("BertForMaskedLM"), "lasttoken")
+    assert opened(folder).architecture.name == "bert"

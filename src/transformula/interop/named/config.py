@@ -18,7 +18,7 @@ from ...structured import load_json
 from . import FILE
 from .entries import NamedModel, common, named_for
 from .expressions import compute, without_repetitions
-from .sentences import sentence_keys
+from .sentences import gives_vectors, sentence_keys
 
 ABSENT: Any = object()
 LENGTH = "len"  # in the place of a table: the constant is how many entries the value has
@@ -89,8 +89,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def model_of_folder(folder: Path) -> tuple[NamedModel, dict[str, Any]]:
     """The named model of a folder, and its config.json. Raises CheckpointError."""
-    config = {**read_config(folder), **sentence_keys(folder)}
-    return named_for(folder / FILE, config), config
+    config = read_config(folder)
+    model = named_for(folder / FILE, config)
+    return model, {**config, **sentence_keys(folder)} if gives_vectors(model) else config
 
 
 def look(config: Mapping[str, Any], path: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...structured import load_json
+from .entries import NamedModel
 
 KEY = "sentence_transformers"  # under which a config.json of ours holds what these files say; no file has it
 MODULES, LIMITS, ABOUT = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -21,6 +22,11 @@ POOLING, NORMALIZE = "1_Pooling", "2_Normalize"
 TYPE = "sentence_transformers.models."
 STEPS = ("Transformer", "Pooling", "Normalize")
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+
+
+def gives_vectors(model: NamedModel) -> bool:
+    """Whether a named model reads what these files say."""
+    return any(key.startswith(f"{KEY}.") for key in model.config)
 
 
 def sentence_keys(folder: Path) -> dict[str, Any]:

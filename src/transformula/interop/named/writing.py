@@ -22,7 +22,7 @@ from .config import config_of
 from .entries import NamedModel, named_model
 from .matching import NONE, Match, match
 from .reading import NamedOrigin
-from .sentences import KEY, write_sentence_files
+from .sentences import KEY, gives_vectors, write_sentence_files
 from .shards import write_shards
 from .tensors import Equations, OurTensor, Solver, refs
 from .text import text_of
@@ -51,7 +51,7 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
         # labels that nobody named are numbered; those of the folder that was read stay
         if config.get(key) is None or (kept is None and key in LABELS):
             config[key] = value
-    if any(key.startswith(f"{KEY}.") for key in matched.model.config):
+    if gives_vectors(matched.model):
         write_sentence_files(folder, config.pop(KEY, {}), matched.constants["width"])
     dtype = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
