@@ -140,7 +140,8 @@ class Model:
         dtype: str | None = None, adapter: str | Path | None = None,
     ) -> Model:  # fmt: skip
         """A trained model: a run's folder (its best model), a model's, or a folder of transformers (config.json and
-        safetensors) of a family that is a named model. Nothing in it is executed.
+        safetensors) of a family that is a named model; such a one of the hub by its name, "hf:OWNER/NAME" or
+        "hf:OWNER/NAME@REVISION". Nothing in it is executed.
 
         verify   compare the weights with the hash in their file (about a second for 300 million parameters), and refuse
                  those that are not finite
@@ -149,7 +150,7 @@ class Model:
         adapter  the folder of a low-rank adapter, as `export(RUN, FOLDER, to="peft")` or peft's `save_pretrained` write
                  it: it is merged into the weights
 
-        Raises CheckpointError, FormulaError.
+        Raises CheckpointError, FormulaError; of the hub InputError, RunError.
         """
         folder = model_folder(check_path(path, "the name of a model's folder, or of a run's"))
         from ..interop.folder import load_model, type_named

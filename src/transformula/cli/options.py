@@ -55,7 +55,7 @@ BASIC_OF_MODELS = ("depth", "width")  # of these, what the short --help shows
 HELP, ALL = ("-h", "--help"), "all"
 
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
-RUN = "a run's folder (its best model) or a model's"
+RUN = "a run's folder (its best model), a model's, or hf:OWNER/NAME"
 
 
 class Parser(argparse.ArgumentParser):
