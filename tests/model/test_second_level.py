@@ -90,6 +90,16 @@ def test_calls_of_one_module_may_have_several_masks() -> None:
     torch.testing.assert_close(both(tokens()), wide(tokens()))
 
 
+def test_a_table_is_read_however_it_lies_in_memory() -> None:
+    """A folder of others may hold its transpose, of which ours is a view."""
+    model = randomised(make(text("x = x + attention(x, score=learned)")))
+    before = model(tokens())
+    for name, table in model.named_parameters():
+        if name.endswith("score.table"):
+            table.data = table.data.T.contiguous().T
+    assert torch.equal(model(tokens()), before)
+
+
 def test_calls_of_one_module_have_one_table() -> None:
     again = make(text("x = x + attention.a(x, score=learned); x = x + attention.a(x, score=learned)"))
     assert sum("score" in n for n, _ in again.named_parameters()) == 3

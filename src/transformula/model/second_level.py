@@ -109,7 +109,7 @@ class SecondLevel(nn.Module):
             for x, first, size in ((a, table.row, table.rows), (b, table.column, table.columns))
         )
         places = rows * table.columns + columns
-        return nn.functional.embedding(places, getattr(self, table.name).view(-1, 1)).squeeze(-1).to(a.dtype)
+        return nn.functional.embedding(places, getattr(self, table.name).reshape(-1, 1)).squeeze(-1).to(a.dtype)
 
     def extra_repr(self) -> str:
         return str(self.formula)
