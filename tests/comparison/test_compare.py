@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,15 @@ def test_an_interrupted_comparison_says_how_it_goes_on_and_does(runs, given, cap
     assert compare(PAIR, **given).exit_status == 0 and len(runs.jobs) == 8  # in Python, what was begun by typing
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """SIGINT is heard, which a shell lets a command in the background ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("signal_name, status", [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGINT", 130)])
 def test_a_signal_ends_a_comparison_and_says_how_it_goes_on(
     runs, given, capsys, monkeypatch, signal_name, status
