@@ -251,3 +251,14 @@ def test_what_the_files_say_of_vectors_concerns_no_other_family(shipped: Shipped
     """A language model that sentence-transformers pools by its last token is a language model here."""
     folder = with_steps(shipped("BertForMaskedLM"), "lasttoken")
     assert opened(folder).architecture.name == "bert"
+
+
+def test_the_pooling_as_later_versions_write_it(shipped: Shipped) -> None:
+    folder = with_steps(shipped("BertModel"))
+    expected = sentence_keys(with_steps(folder, "cls_token"))
+    said = {"embedding_dimension": 64, "pooling_mode": "cls", "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(said))
+    assert sentence_keys(folder) == expected
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({**said, "pooling_mode": "max"}))
+    with pytest.raises(CheckpointError, match="the vector of a text is by max; known"):
+        sentence_keys(folder)
