@@ -28,6 +28,7 @@ from transformula.cli import door
 from transformula.interop.named import entries
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, REACHES, WordRecord
+from transformula.plain import several
 from transformula.recipes import recipe_names, recipe_path
 from transformula.structured import load_yaml
 from transformula.words import built_in
@@ -230,7 +231,7 @@ def named_models() -> str:
                 ", ".join(model.model_type),
                 ", ".join(model.architectures),
                 model.task,
-                load_yaml(entries.FOLDER / f"{name}.yaml").get("like", ""),
+                ", ".join(several(load_yaml(entries.FOLDER / f"{name}.yaml").get("like"))),
                 str(len((entries.FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines())),
             )
             for name, model in families

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .build import CALL, library
 from .instructions import HANDLERS
+from .kinds import pool
 from .lowering import Address, Lowering, NumberCell, Word, constants
 from .merging import Merged, ProgramStep, merge
 from .packing import Packing
@@ -119,7 +120,7 @@ class StepProgram:
     def run(self, past: int) -> dict[str, Tensor]:
         """Make the step after `past` positions. Raises what an operation of PyTorch's raises."""
         self._past = past
-        threads = self.threads.next(torch.get_num_threads())
+        threads = self.threads.next(torch.get_num_threads() if pool() else 1)
         begun = time.perf_counter()
         use_threads(threads)
         self.library.run(*self._words, ctypes.c_int64(past), self._call)

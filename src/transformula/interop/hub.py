@@ -24,7 +24,7 @@ WANTED = (
     "added_tokens.json", "chat_template.jinja", "vocab.txt", "vocab.json", "merges.txt", "spiece.model",
     "tokenizer.model", "sentencepiece.bpe.model", "source.spm", "spm.model", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
-    "preprocessor_config.json", "adapter_config.json", "adapter_model.safetensors",
+    "adapter_config.json", "adapter_model.safetensors",
 )  # fmt: skip
 """Files that are read, as patterns."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")

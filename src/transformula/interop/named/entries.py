@@ -26,7 +26,8 @@
                                           key of config.json says has the first when a folder is read
       task: NAME                          what such models were trained for; of several data files of a model_type, the
                                           one of a task has the output with which the others are fine-tuned for it
-    like: OTHER                           all of another file, but for what stands here; null takes out
+    like: OTHER                           all of another file, or of a list of them, later ones over earlier, but
+                                          for what stands here; null takes out
 
 A file without `model_type` is a part for others. Nothing of a file is executed: expressions are the language's own.
 """
@@ -36,12 +37,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
 from ...errors import CheckpointError, did_you_mean, nearest
 from ...gallery import FOLDER as GALLERY
+from ...plain import several
 from ...structured import load_yaml
 
 FOLDER = GALLERY.parent / "named"
@@ -100,8 +102,7 @@ def names() -> tuple[str, ...]:
 def content(name: str) -> dict[str, Any]:
     """What a file says, with what it is like."""
     own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
-    like = own.pop("like", None)
-    return own if like is None else merge(content(like), own)
+    return reduce(merge, [*map(content, several(own.pop("like", None))), own])
 
 
 @cache
