@@ -113,6 +113,7 @@ USES = [
     ("import exported --format pytorch --out imported", "imported"),
     ("export run --to onnx --out onnx", "pip install 'transformula[onnx]'"),
     ("sample imported the --max-tokens 3", "the"),
+    ("check-family gpt2 exported", "pip install 'transformula[transformers]'"),
     ("completion bash", "pip install 'transformula[completion]'"),
     ("choose run the --choices cat cats", "cat"),
     ("answer run who --context text.txt", "transformula sample run"),

@@ -16,6 +16,7 @@ from .registry import lazy
 
 if TYPE_CHECKING:
     from . import gallery as gallery
+    from .api.families import check_family as check_family
     from .api.inspect import inspect as inspect
     from .api.model import Model as Model
     from .api.model import explain as explain
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .comparison.compare import compare as compare
     from .errors import TransformulaError as TransformulaError
     from .inspection.curves import curves as curves
+    from .interop.named.outside import add_family as add_family
     from .runs.pruning import prune as prune
 
 __version__ = "0.1.0"
@@ -41,6 +43,8 @@ HOMES = {  # public name -> the module that has it, or is it
     "Model": "api.model",
     "Run": "api.run",
     "TransformulaError": "errors",
+    "add_family": "interop.named.outside",
+    "check_family": "api.families",
     "compare": "comparison.compare",
     "curves": "inspection.curves",
     "evaluate": "api.run",

@@ -36,6 +36,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "tensorboard": "tensorboard",
     "torchinfo": "torchinfo",
     "trackio": "trackio",
+    "transformers": "transformers",
     "uvicorn": "serve",
     "wandb": "wandb",
 }

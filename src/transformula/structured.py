@@ -40,6 +40,11 @@ def half_character(error: UnicodeEncodeError) -> str:
     return f"a lone surrogate, U+{surrogate:04X}, as character {error.start + 1}: half a character, which has no UTF-8"
 
 
+def is_yaml(name: str) -> bool:
+    """Whether a name is that of a YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def load_json(path: Path) -> Any:
     """The content of a JSON file. Raises OSError, Malformed."""
     return parse_json(load_text(path, MAX_JSON_BYTES))

@@ -19,6 +19,8 @@ from transformula.cli.output import as_json
 SIZES = "--depth 1 --width 8 --heads 1 --batch 2 --precision float32 --quiet --threads 1".split()
 TEXT = "--data text.txt --tokenizer characters --context 16 --steps 2".split()
 PREPARED = "text.txt --validation text.txt --overlap keep --tokenizer bytes --workers 1".split()
+GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 40, "n_positions": 16, "n_embd": 8,
+        "n_layer": 1, "n_head": 2}  # fmt: skip
 EASY = {
     "train": [["pre-norm", *TEXT, "--out", "new", *SIZES]],
     "sample": [["text", "the cat", "dog", "--max-tokens", "3"], ["text", "the", "--max-tokens", "3"]],
@@ -51,6 +53,7 @@ EASY = {
                 ["translator", "lens", "--stack", "encoder", "--text", "hund"], ["masked", "collapse", "--rows", "2"],
                 ["translator", "ablate", "--rows", "2", "--with", "mean", "--at", "decoder.layers.1"],
                 ["text", "patch", "--text", "the cat", "--other", "the dog", "--figure", "patch.html"]],
+    "check-family": [["gpt2", "tiny/config.json", "--fast"]],
     "compare": [["pre-norm", "rezero", *TEXT, *SIZES, "--sizes", "1", "--dry-run"]],
     "curves": [["text", "--out", "drawn.svg"]],
     "prune": [["text", "--dry-run"], ["text", "--yes"]],
@@ -107,6 +110,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "recipe: {about: none, score: loss, at_most: 99}\nmodel: pre-norm\ndata: text.txt\ntokenizer: characters\n"
         )
         sizes = "depth: 1\nwidth: 8\nheads: 1\ncontext: 16\nbatch: 2\nsteps: 1\nprecision: float32\n"
+        (folder / "tiny").mkdir()
+        (folder / "tiny" / "config.json").write_text(json.dumps(GPT2))
         (folder / "recipe.yaml").write_text(claim + sizes)
         assert main(["train", "pre-norm", *TEXT, "--out", "text", *SIZES]) == 0
         translator(folder, "translator", steps=1, depth=1, width=8, heads=1)
@@ -156,6 +161,7 @@ def test_a_result_is_one_object(verb: str, work: Path, capsys: pytest.CaptureFix
 
 
 MISTAKES = {
+    "check-family": ["gpt2", "missing"],
     "train": ["pre-norm", "--data", "missing.txt"],
     "sample": ["missing"],
     "translate": ["text", "hund"],

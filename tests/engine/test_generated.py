@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, note
 from torch import Tensor
 
-from tests.generated.examine import VOCABULARY, randomise
+from tests.generated.examine import VOCABULARY, randomize
 from tests.generated.test_generated import many
 from tests.generated.writer import models
 from transformula.engine import quicken
@@ -32,7 +32,7 @@ def causal(text: str) -> Any:
     """The model, in float64, with random weights; None for one that is refused, or that writes no text."""
     try:
         architecture = check(read_text(text), VOCABULARY)
-        model = randomise(build(architecture, seed=0, dtype=torch.float64)).eval()
+        model = randomize(build(architecture, seed=0, dtype=torch.float64)).eval()
     except InputError:
         return None
     return model if architecture.main.causal and "tokens" in model.inputs else None

@@ -58,7 +58,7 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
         architecture = check(read_text(text), VOCABULARY)
         if whole_text:
             said_of(architecture)
-        model = randomise(build(architecture, seed=0, dtype=torch.float64)).eval()
+        model = randomize(build(architecture, seed=0, dtype=torch.float64)).eval()
         given = inputs_of(model)
         with torch.no_grad():
             whole = model(**given)
@@ -96,7 +96,7 @@ def said_of(architecture: Architecture) -> None:
 
 
 @torch.no_grad()
-def randomise(model: nn.Module) -> nn.Module:
+def randomize(model: nn.Module) -> nn.Module:
     """Every parameter drawn, so that nothing is 0 by its beginning."""
     generator = torch.Generator().manual_seed(1)
     for _, parameter in sorted(model.named_parameters()):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.invariants.harness import DEEPER, LENGTH, SAMPLES, SMALL, randomise, reduced
+from tests.invariants.harness import DEEPER, LENGTH, SAMPLES, SMALL, randomize, reduced
 from transformula import gallery
 from transformula.errors import InputError
 from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder
@@ -81,7 +81,7 @@ def small(name: str, family: str) -> Architecture:
 def made(architecture: Architecture, randomly: bool = True) -> nn.Module:
     """A model, evaluating; with random weights, or with its initial ones."""
     model = build(architecture, seed=0, dtype=torch.float64).eval()
-    return randomise(model) if randomly else model
+    return randomize(model) if randomly else model
 
 
 def given(model: nn.Module, batch: int = 3) -> dict[str, Tensor]:

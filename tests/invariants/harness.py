@@ -120,11 +120,11 @@ def fresh(name: str, dtype: torch.dtype = torch.float64, *, randomly: bool = Tru
     from transformula.model import build
 
     model = build(small(name, deep), seed=0, dtype=dtype).eval()
-    return randomise(model) if randomly else model
+    return randomize(model) if randomly else model
 
 
 @torch.no_grad()
-def randomise(model: nn.Module) -> nn.Module:
+def randomize(model: nn.Module) -> nn.Module:
     """Draw every parameter: at their initial values, of 0s and 1s, wrong equations can agree."""
     generator = torch.Generator().manual_seed(1)
     for _, parameter in sorted(model.named_parameters()):

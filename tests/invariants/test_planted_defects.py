@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.invariants import checks
-from tests.invariants.harness import LENGTH, randomise, reduced, reference, tokens
+from tests.invariants.harness import LENGTH, randomize, reduced, reference, tokens
 from transformula import gallery
 from transformula.analysis.analysis import analyze
 from transformula.errors import InputError
@@ -73,7 +73,7 @@ class Defect:
             assert old in source, f"{old!r} does not stand in the text of {self.entry}"
             source = source.replace(old, new)
         made = build(reduced(read_text(source), **self.numbers), seed=0, dtype=torch.float64).eval()
-        return made if check in (gain, size) else randomise(made)
+        return made if check in (gain, size) else randomize(made)
 
 
 # What is planted into modules.

@@ -16,12 +16,12 @@ a parameter of either side is left over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+
+from transformula.interop.parity.theirs import in_double as in_double
+from transformula.interop.parity.theirs import randomize as randomize
 
 Leaf = Mapping[str, Tensor]
 
@@ -165,44 +165,6 @@ def halves_of_pairs(leaf: Leaf, heads: int) -> dict[str, Tensor]:
 def renamed(leaf: Leaf, **names: str) -> dict[str, Tensor]:
     """Their names by ours: renamed(leaf, weight="gamma")."""
     return {ours: leaf[theirs] for ours, theirs in names.items()}
-
-
-@torch.no_grad()
-def randomise(module: nn.Module, seed: int = 1) -> nn.Module:
-    """Draw every parameter, norms, biases and coefficients too: at initial values wrong equations can agree."""
-    generator = torch.Generator().manual_seed(seed)
-    for _, parameter in sorted(module.named_parameters()):
-        if not parameter.requires_grad:  # a table of waves
-            continue
-        drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        spread = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.5
-        parameter.copy_(drawn * spread + (0.3 if parameter.dim() < 2 else 0))
-    return module
-
-
-class Doubled(TorchFunctionMode):
-    """Calls of PyTorch that name float32 are given float64."""
-
-    def __torch_function__(self, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args = tuple(torch.float64 if value is torch.float32 else value for value in args)
-        given = {key: torch.float64 if value is torch.float32 else value for key, value in (kwargs or {}).items()}
-        return (Tensor.double if called is Tensor.float else called)(*args, **given)
-
-
-@contextmanager
-def in_double() -> Iterator[None]:
-    """Within it what asks for float32 by name, or for no type at all, gets float64.
-
-    Many references take norms, softmaxes and rotary tables in float32 whatever the model's type is; equal equations
-    would then agree to seven digits only. Nothing else about them is changed.
-    """
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with Doubled():
-            yield
-    finally:
-        torch.set_default_dtype(default)
 
 
 def difference(one: Tensor, other: Tensor) -> float:

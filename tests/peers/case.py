@@ -11,8 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.peers.carry import Theirs, Weights, carry, difference, in_double, randomise
+from tests.peers.carry import Theirs, Weights, carry, difference, in_double, randomize
 from transformula import gallery
+from transformula.interop.parity.calls import CHUNKS
+from transformula.interop.parity.calls import real as real
+from transformula.interop.parity.calls import real_positions as real_positions
+from transformula.interop.parity.compare import decoded as decoded
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.words import vocabulary
@@ -22,7 +26,6 @@ SIZES: Mapping[str, int] = {"vocab": VOCAB, "width": WIDTH, "heads": HEADS, "con
 """Small, and all different, so that no two are mistaken for one another."""
 
 LENGTH = 12
-CHUNKS = (5, 1, 3, 1, 1, 1)
 
 TOLERANCE = 1e-9
 
@@ -94,7 +97,7 @@ class Case:
         with torch.no_grad(), in_double():
             pair = self.make()
             pair.theirs.double().eval()
-            randomise(pair.theirs)
+            randomize(pair.theirs)
             inputs = pair.inputs() if pair.inputs else {"tokens": ids()}
             theirs = (pair.run or pair.theirs)(*inputs.values())
             stepped = None if pair.steps is None else pair.steps(*inputs.values(), CHUNKS)
@@ -155,22 +158,3 @@ def held(entry: str) -> str:
 def ids(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     """Random token ids (batch, length)."""
     return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
-
-
-def decoded(model: Any, inputs: Mapping[str, Any]) -> Tensor:
-    """Ours in chunks; other sequences than the tokens' are given at the start."""
-    tokens = inputs["tokens"]
-    fixed = {name: inputs[name] for name in model.given_at_start}
-    decoding = model.start(len(tokens), tokens.shape[1], lengths=inputs.get("lengths"), **fixed)
-    return torch.cat([model.step(chunk, decoding) for chunk in tokens.split(CHUNKS, 1)], 1)
-
-
-def real_positions(inputs: Mapping[str, Any]) -> Any:
-    """Which results are compared: those of tokens that are no padding."""
-    lengths = inputs.get("lengths", {}).get("tokens")
-    return ... if lengths is None else real(lengths, inputs["tokens"].shape[1])
-
-
-def real(lengths: Tensor, length: int) -> Tensor:
-    """(batch, length): whether a position is no padding."""
-    return torch.arange(length) < lengths[:, None]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.peers.carry import Theirs, by_heads, carry, difference, halves_of_pairs, in_double, randomise, thirds
+from tests.peers.carry import Theirs, by_heads, carry, difference, halves_of_pairs, in_double, randomize, thirds
 from tests.peers.case import Case, Pair, cases
 from transformula import gallery
 
@@ -76,7 +76,7 @@ def test_rows_by_heads() -> None:
 
 
 def test_randomised_means_every_parameter() -> None:
-    module = randomise(torch.nn.LayerNorm(5, dtype=torch.float64))
+    module = randomize(torch.nn.LayerNorm(5, dtype=torch.float64))
     assert len(set(module.weight.tolist())) == 5 and 0 not in module.bias.tolist()
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.invariants.harness import built, tokens
-from tests.peers.carry import in_double, randomise
+from tests.peers.carry import in_double, randomize
 from tests.peers.case import CONTEXT, HEADS, VOCAB, WIDTH, ids
 from transformula import Model
 from transformula.errors import InputError
@@ -27,7 +27,7 @@ def x_decoder(depth: int = 2, randomly: bool = True, **options: object) -> nn.Mo
     with in_double():
         stack = Decoder(dim=WIDTH, depth=depth, heads=HEADS, attn_dim_head=WIDTH // HEADS, verbose=False, **options)
         made = TransformerWrapper(num_tokens=VOCAB, max_seq_len=CONTEXT, attn_layers=stack).eval()
-    return randomise(made) if randomly else made
+    return randomize(made) if randomly else made
 
 
 @torch.no_grad()

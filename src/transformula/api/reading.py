@@ -26,6 +26,7 @@ MODEL_FILE = "model.yaml"
 TASK = "language-modeling"  # where none is named
 MAX_THREADS = 1024  # more than any machine has cores for; far above, the system refuses them in the middle of a run
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+LOOKED_AT: set[str] = set()  # packages whose families are known
 
 
 def of_task(task: str, key: str) -> Any:
@@ -176,16 +177,45 @@ def known_words(use: Sequence[str] = ()) -> Vocabulary:
 
     look_here(use)
     # A package that `import_packages` has run registered its words itself; it may hold none (a data format, say).
-    return vocabulary(*(package for package in use if package not in sys.modules))
+    return vocabulary(*(package for package in packages_of(use) if package not in sys.modules))
+
+
+def packages_of(use: Sequence[str]) -> list[str]:
+    """The packages among what a user names: no data files of families."""
+    if not use:
+        return []
+    from ..structured import is_yaml
+
+    return [name for name in use if not is_yaml(name)]
 
 
 def look_here(use: Sequence[str]) -> None:
-    """Let packages that the user names be found in the folder of work too. Raises InputError for what is no list."""
+    """Let packages that the user names be found in the folder of work too, and make their families known, whose data
+    files may be named themselves. Raises InputError for what is no list, CheckpointError for a mistake in a family."""
     if isinstance(use, (str, bytes)) or not isinstance(use, Iterable):
         raise InputError(f"use: expected a list of packages, such as use=['my_words']; this is {use!r:.40}")
     if use and "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Last, so that a file which happens to lie here hides no installed package.
         sys.path.append(str(Path.cwd()))
+    for name in use:
+        add_families(name)
+
+
+def add_families(name: str) -> None:
+    """Make the families known of a data file, or of a package, whose files are read once and not run."""
+    from ..interop.named.outside import add_families_of, add_family
+    from ..structured import is_yaml
+    from ..words import sources_of
+
+    if is_yaml(name):
+        add_family(path_of(name, "use"))
+    elif PACKAGE.match(name) and name not in LOOKED_AT:
+        try:
+            sources = sources_of(name)
+        except InputError:  # it is told where it is imported
+            return
+        add_families_of(*sources)
+        LOOKED_AT.add(name)
 
 
 def check_model(
@@ -197,13 +227,14 @@ def check_model(
 
     if isinstance(given, Architecture):
         return given
+    look_here(use)
     return check(read_model(given, changes, use), known_words(use))
 
 
 def import_packages(use: Sequence[str]) -> None:
     """Import packages that the user named, and all their modules: their words, data formats, optimizers, tasks."""
     look_here(use)
-    for package in use:
+    for package in packages_of(use):
         if not PACKAGE.match(package):
             named = setting("use", repr(shortened(package)))
             raise InputError(f"{named}: is no package's name; give it as it is imported")

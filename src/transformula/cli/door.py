@@ -15,7 +15,7 @@ from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-FILES = ("runs", "serving", "comparison", "inspect", "formulas", "planning", "files", "completion")
+FILES = ("runs", "serving", "comparison", "inspect", "formulas", "planning", "files", "families", "completion")
 """Files that register verbs, in the order of `transformula --help`. A verb is the function of its name."""
 
 ELSEWHERE = {
@@ -166,7 +166,7 @@ def all_verbs() -> dict[str, str]:
 
 
 def usage() -> str:
-    return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in all_verbs().items()), codes=EXIT_CODES)
+    return HELP.format(verbs="\n".join(f"  {verb:<13} {what}" for verb, what in all_verbs().items()), codes=EXIT_CODES)
 
 
 def command_of(verb: str, arguments: Sequence[str] = ()) -> Command:
@@ -174,7 +174,7 @@ def command_of(verb: str, arguments: Sequence[str] = ()) -> Command:
 
     Raises InputError for what is none, with the verb that was meant.
     """
-    load_verbs(re.escape(verb))
+    load_verbs(re.escape(verb.replace("-", "_")))
     if verb in VERBS:
         return VERBS[verb]
     if verb.startswith("-"):

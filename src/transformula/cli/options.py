@@ -299,7 +299,7 @@ def verb(
     """Make a verb of the function that runs it, of its name; its docstring is what --help says first."""
 
     def register(run: Callable[[Given], int]) -> Callable[[Given], int]:
-        name = run.__name__.rstrip("_")
+        name = run.__name__.rstrip("_").replace("_", "-")
         # A line is joined with the next, unless it ends a sentence or the next is blank or indented.
         lines = re.sub(r"(?<![.\n])\n(?![\n ])", " ", inspect.cleandoc(run.__doc__ or "")).split("\n")
         about = "\n".join(textwrap.fill(line, 120, break_on_hyphens=False) for line in lines)
@@ -347,7 +347,8 @@ def option_of(key: str) -> str:
 
 
 def package_name(name: str) -> str:
-    """A package as it is imported: of a file below this folder, such as lab/words.py, lab.words."""
+    """A package as it is imported: of a file below this folder, such as lab/words.py, lab.words; a family's data file
+    by its path."""
     path = Path(name)
     inside = path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts
     return ".".join(path.with_suffix("").parts) if inside else name
@@ -378,7 +379,8 @@ def argument_of(field: Any) -> dict[str, Any]:
     return {"metavar": {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE"), "help": what}
 
 
-USE_HELP = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
+OUTSIDE = "words, tasks, families, data formats or optimizers"
+USE_HELP = f"import this package of {OUTSIDE}, or this Python file; or a family's FILE.yaml; may be repeated"
 USE = option("--use", "PACKAGE", USE_HELP, action="append", type=package_name, default=[])
 WITH = option(
     "--with", "RUN", "a further model of the ensemble; may be repeated", action="append", default=[], dest="others"

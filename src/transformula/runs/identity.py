@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..plain import plain
+from ..structured import is_yaml
 
 PACKAGE = Path(__file__).parents[1]
 ASIDE = ("comparison", "cli", "diagram", "gallery", "inspection", "recipes")  # rooms that change no number of a run
@@ -38,12 +39,15 @@ def code_identity() -> str:
 
 
 def package_identity(name: str) -> Any:
-    """The code of a package that the user named."""
+    """The code of a package that the user named, or the content of a family's data file."""
+    if is_yaml(name):
+        return content_hash(Path(name).expanduser())
     found = util.find_spec(name)
     if found is None or found.origin is None:
         return name
     origin = Path(found.origin)
-    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+    inside = [path for ending in ("*.py", "*.yaml") for path in origin.parent.rglob(ending)]
+    files = sorted(inside) if found.submodule_search_locations else [origin]
     return [content_hash(path) for path in files]
 
 

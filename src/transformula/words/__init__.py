@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary, WordRecord
 
-__all__ = ["built_in", "vocabulary"]
+__all__ = ["built_in", "sources_of", "vocabulary"]
+
+REGISTERS = re.compile(r"^\s*@|\.register\(|add_family\(", re.MULTILINE)  # what a file that registers something has
 
 
 def vocabulary(*packages: str) -> Vocabulary:
@@ -43,10 +45,10 @@ def built_in() -> Vocabulary:
     return read_folder(Path(__file__).parent, __name__)
 
 
-def _stated_by(package: str) -> list[WordRecord]:
-    """The records in a module's file, or in all files of a package."""
+def sources_of(package: str) -> tuple[Path | None, dict[str, str]]:
+    """The folder of a package, None of a single file, and the texts of its files by their modules' names; nothing is
+    run. Raises InputError where there is none of that name."""
     from ..errors import InputError
-    from ..language.vocabulary import records_in
 
     try:
         spec = importlib.util.find_spec(package)
@@ -57,17 +59,27 @@ def _stated_by(package: str) -> list[WordRecord]:
             f"nothing from {package!r}: there is no such module or package; give it as it is imported, and put its "
             "folder on PYTHONPATH if it is not installed"
         )
-    files = {}
+    files, root = {}, None
     if spec.submodule_search_locations is not None:
         for folder in map(Path, spec.submodule_search_locations):
+            root = root or folder
             for path in sorted(folder.rglob("*.py")):
                 parts = path.relative_to(folder).with_suffix("").parts
                 files[path] = ".".join((package, *(p for p in parts if p != "__init__")))
     elif spec.origin is not None:
         files[Path(spec.origin)] = package
-    texts = {module: path.read_text(encoding="utf-8") for path, module in files.items()}
+    return root, {module: path.read_text(encoding="utf-8") for path, module in files.items()}
+
+
+def _stated_by(package: str) -> list[WordRecord]:
+    """The records in a module's file, or in all files of a package."""
+    from ..errors import InputError
+    from ..language.vocabulary import records_in
+
+    folder, texts = sources_of(package)
     records = [record for module, text in texts.items() if "@word(" in text for record in records_in(text, module)]
-    if not any(re.search(r"^\s*@|\.register\(", text, re.MULTILINE) for text in texts.values()):
+    holds_data = folder is not None and any(folder.rglob("*.yaml"))
+    if not holds_data and not any(map(REGISTERS.search, texts.values())):
         what = "none of its files has a class or function under a decorator, such as @word(...) or @task(...)"
         raise InputError(f"nothing from {package!r}: {what}")
-    return records  # none, of what holds a task, an optimizer or a data format alone
+    return records  # none, of what holds a task, an optimizer, a family or a data format alone

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tests.interop.named.tiny import FRAMES, MELS
-from tests.peers.case import VOCAB, real
+from tests.peers.case import VOCAB
 from tests.references.whisper import log_mel
+from transformula.interop.parity import calls
+from transformula.interop.parity.calls import drawn, products
 
-LENGTH, SOURCE_LENGTH = 12, 9
-LENGTHS: Mapping[str, Tensor] = {
-    "tokens": torch.tensor([LENGTH, LENGTH - 4]),
-    "source": torch.tensor([SOURCE_LENGTH, SOURCE_LENGTH - 3]),
-}
+LENGTHS: Mapping[str, Tensor] = {name: torch.tensor(lengths) for name, lengths in calls.LENGTHS.items()}
+LENGTH, SOURCE_LENGTH = (int(LENGTHS[name][0]) for name in ("tokens", "source"))
 """How many positions of each row are no padding."""
 
 
 def ids(length: int, seed: int) -> Tensor:
     """Random token ids (2, length), none of which is a special one of the tiny models: 0, 1, 2, and the last."""
     return torch.randint(3, VOCAB - 1, (2, length), generator=torch.Generator().manual_seed(seed))
-
-
-def drawn(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
 INPUTS: Mapping[str, Callable[[], Tensor]] = {
@@ -40,29 +34,10 @@ INPUTS: Mapping[str, Callable[[], Tensor]] = {
 """Each input of ours."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """How both are called."""
-
-    names: Mapping[str, str]
-    """Our inputs -> their keywords."""
-    masks: Mapping[str, str] = field(default_factory=dict)
-    """Our inputs that are padded -> their keywords of masks."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Further keywords of theirs."""
-    prepare: Callable[[dict[str, Any]], None] = lambda inputs: None
-    """Changes our inputs."""
-    result: Callable[[Any], Tensor] = lambda result: result
-    """What is compared of our result."""
-    decodes: bool = False
-    """Whether the model writes tokens."""
-    output: str = "logits"
-    """What is compared of theirs."""
-    layout: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
-    """Our inputs -> from our layout to theirs."""
+class Call(calls.ParityCall):
+    """A call of the tiny models."""
 
     def inputs(self, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-        """Ours by name, and `lengths`."""
         tensors = {name: INPUTS[name]() for name in self.names}
         inputs: dict[str, Any] = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
         if self.masks:
@@ -70,26 +45,9 @@ class Call:
         self.prepare(inputs)
         return inputs
 
-    def theirs(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
-        """Their result."""
-        given = {self.names[name]: self.layout.get(name, lambda t: t)(inputs[name]) for name in self.names}
-        for name, mask in self.masks.items():
-            if "lengths" in inputs:
-                given[mask] = real(inputs["lengths"][name], inputs[name].shape[1]).long()
-        result: Tensor = getattr(model(**given, **self.options), self.output)
-        return result
 
-    def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
-        return self.result(model(**inputs))
-
-
-class Pooled(Call):
+class Pooled(Call, calls.Pooled):
     """Theirs is the mean of the last layer's real positions."""
-
-    def theirs(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
-        hidden, (name,) = super().theirs(model, inputs), self.masks
-        seen = real(inputs["lengths"][name], hidden.shape[1])[..., None]
-        return (hidden * seen).sum(1) / seen.sum(1)
 
 
 def end_tokens(inputs: dict[str, Any]) -> None:
@@ -98,11 +56,6 @@ def end_tokens(inputs: dict[str, Any]) -> None:
     inputs["lengths"] = {"tokens": LENGTHS["tokens"]}
     tokens[torch.arange(2), LENGTHS["tokens"] - 1] = VOCAB - 1
     inputs["tokens"] = tokens
-
-
-def products(result: Mapping[str, Tensor]) -> Tensor:
-    """Images by texts."""
-    return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
 
 
 CALLS: Mapping[str, Call] = {

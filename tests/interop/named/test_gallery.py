@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.interop.named import parity, tiny
+from tests.interop.named import tiny
 from tests.interop.named.calls import CALLS
-from tests.peers.carry import randomise
-from tests.peers.case import CONTEXT, VOCAB, real_positions
+from tests.peers.carry import randomize
+from tests.peers.case import CONTEXT, VOCAB
 from transformula import Model
 from transformula.interop.named.writing import write_folder
+from transformula.interop.parity.compare import off, where
 
 EVERY_DAY = ("pegasus",)
 SIZES: Mapping[str, Any] = {"depth": 2, "width": 32, "heads": 4, "vocab": VOCAB, "context": CONTEXT}
@@ -52,7 +53,7 @@ def test_a_gallery_entry_is_opened_by_transformers(name: str, tmp_path: Path) ->
 
     call_name, sizes = ENTRIES[name]
     ours, call = Model(name, **sizes).module.eval(), CALLS[call_name]
-    randomise(ours)
+    randomize(ours)
     write_folder(ours, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     cls = getattr(transformers, config["architectures"][0])
@@ -62,5 +63,5 @@ def test_a_gallery_entry_is_opened_by_transformers(name: str, tmp_path: Path) ->
     for key, shape in LONGER.get(name, {}).items():
         inputs[key] = torch.randn(shape, generator=torch.Generator().manual_seed(1)) / 4
     mine: Tensor = call.ours(ours, inputs)
-    where = real_positions(inputs) if mine.shape[:2] == inputs.get("tokens", mine).shape[:2] else ...
-    assert parity.off(mine[where], call.theirs(theirs.eval(), inputs)[where]) <= 1e-6
+    places = where(inputs, mine)
+    assert off(mine[places], call.theirs(theirs.eval(), inputs)[places]) <= 1e-6

@@ -13,11 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.interop.named import parity, tiny
+from tests.interop.named import tiny
+from tests.interop.named.calls import CALLS
 from tests.peers.case import CONTEXT, DEPTH, WIDTH
 from tests.peers.hub import SIZE
 from transformula.errors import CheckpointError
 from transformula.interop.folder import load_model
+from transformula.interop.parity.compare import LIMITS, compare
 
 Folder = Callable[[str], Path]
 Tensors = dict[str, Tensor]
@@ -252,4 +254,4 @@ def test_an_old_folder(old: Old, tiny_folder: Folder, tmp_path: Path) -> None:
         return
     row = tiny.rows()[old.row]
     ours, _ = load_model(folder)
-    assert parity.compare(row, ours, row.load(folder, whole=False)) <= parity.LIMITS[torch.float32]
+    assert compare(CALLS[row.call], ours, row.load(folder, whole=False)) <= LIMITS[torch.float32]

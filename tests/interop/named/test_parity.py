@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.interop.named import parity, tiny
-from tests.interop.named.calls import CALLS
+from tests.interop.named import tiny
+from tests.interop.named.calls import CALLS, Call
 from transformula.errors import CheckpointError
 from transformula.interop.folder import load_model
+from transformula.interop.parity.compare import LIMITS, compare, decoding_off, same_greedy
 
 Folder = Callable[[str], Path]
 READ = [row for row in tiny.rows().values() if not row.refused]
@@ -24,22 +26,26 @@ def marked(rows: list[tiny.Tiny]) -> list[object]:
 @pytest.mark.parametrize("name", marked(READ))
 def test_logits_decoding_and_greedy_tokens(name: str, tiny_folder: Folder) -> None:
     """In float32; rows of different lengths."""
-    row = tiny.rows()[name]
-    ours, theirs = parity.both(row, tiny_folder(name))
-    assert parity.compare(row, ours, theirs) <= parity.LIMITS[torch.float32]
-    if CALLS[row.call].decodes:
-        assert parity.decoding_off(ours, CALLS[row.call]) <= parity.LIMITS[torch.float32]
-        assert parity.same_greedy(row, ours, theirs)
+    call, ours, theirs = both(name, tiny_folder, torch.float32)
+    if call.decodes:
+        assert same_greedy(call, ours, theirs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [row.name for row in READ])
 def test_in_float64(name: str, tiny_folder: Folder) -> None:
-    row, dtype = tiny.rows()[name], torch.float64
-    ours, theirs = parity.both(row, tiny_folder(name), dtype)
-    assert parity.compare(row, ours, theirs, dtype) <= parity.LIMITS[dtype]
-    if CALLS[row.call].decodes:
-        assert parity.decoding_off(ours, CALLS[row.call], dtype) <= parity.LIMITS[dtype]
+    both(name, tiny_folder, torch.float64)
+
+
+def both(name: str, tiny_folder: Folder, dtype: torch.dtype) -> tuple[Call, Any, Any]:
+    """The call of a row, ours and theirs, which agree in one pass and in decoding."""
+    row = tiny.rows()[name]
+    call, folder = CALLS[row.call], tiny_folder(name)
+    ours, theirs = load_model(folder, dtype=dtype)[0], row.load(folder, dtype)
+    assert compare(call, ours, theirs, dtype) <= LIMITS[dtype]
+    if call.decodes:
+        assert decoding_off(ours, call, dtype) <= LIMITS[dtype]
+    return call, ours, theirs
 
 
 @pytest.mark.slow

@@ -9,9 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.interop.named import decoders, older_decoders, parity, tiny
+from tests.interop.named import decoders, older_decoders, tiny
 from tests.interop.named.calls import CALLS
 from transformula.interop.folder import convert
+from transformula.interop.parity.compare import off
 
 Folder = Callable[[str], Path]
 EVERYDAY = ("gemma2", "bert")
@@ -51,4 +52,4 @@ def compare(name: str, first: Path, again: Path) -> None:
     inputs = call.inputs()
     with torch.no_grad():
         expected, theirs = (call.theirs(row.load(folder), inputs) for folder in (first, again))
-    assert parity.off(theirs, expected) <= LIMIT
+    assert off(theirs, expected) <= LIMIT

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from tests.peers.carry import in_double, randomise
+from transformula.interop.parity.theirs import EAGER, TheirClass
 
 MELS, FRAMES = 8, 24
 ROWS = (
@@ -29,10 +28,6 @@ ROWS = (
 def rope(theta: float, kind: str = "default", **more: Any) -> dict[str, Any]:
     """Their key for rotary positions."""
     return {"rope_parameters": {"rope_type": kind, "rope_theta": float(theta), **more}}
-
-
-EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
-"""Plain products, which are written for float64, too."""
 
 
 def nothing(model: Any) -> None:
@@ -60,43 +55,23 @@ class Tiny:
     exact: Callable[[Any], None] = field(default=nothing)
     """Computes tables that the model holds in float32 anew in float64."""
 
+    @property
+    def theirs(self) -> TheirClass:
+        import transformers
+
+        theirs = TheirClass(getattr(transformers, self.model))
+        theirs.change, theirs.exact = self.change, self.exact  # type: ignore[method-assign]
+        return theirs
+
     def make(self) -> Any:
         """The model of transformers in memory, float32."""
         import transformers
 
-        config = getattr(transformers, self.config)(**self.keys, **EAGER)
-        model = getattr(transformers, self.model)(config)
-        self.change(model)
-        return draw(model).eval()
+        return self.theirs.drawn(getattr(transformers, self.config)(**self.keys, **EAGER))
 
     def load(self, folder: Path, dtype: torch.dtype = torch.float32, whole: bool = True) -> Any:
-        """The model of a folder as transformers opens it; where it is `whole`, nothing missing and nothing left over.
-        In float64 what it holds in float32 by name is computed in float64; call it within `in_double`."""
-        import transformers
-
-        cls = getattr(transformers, self.model)
-        model, info = cls.from_pretrained(folder, **EAGER, output_loading_info=True)
-        assert not whole or not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
-        if dtype == torch.float32:
-            return model.eval()
-        with in_double():
-            config = type(model.config).from_pretrained(folder, **EAGER)
-            exact = cls(config).double()
-            self.change(exact)
-            exact.load_state_dict(model.state_dict())
-            self.exact(exact)
-        return exact.eval()
-
-
-@torch.no_grad()
-def draw(model: nn.Module) -> nn.Module:
-    """Every parameter drawn, and the buffers that are trained or stored as parameters are."""
-    randomise(model)
-    generator = torch.Generator().manual_seed(3)
-    for name, buffer in sorted(model.named_buffers()):
-        if name.endswith(("final_logits_bias", "e_score_correction_bias")):
-            buffer.copy_(torch.randn(buffer.shape, generator=generator))
-    return model
+        """The model of a folder as transformers opens it."""
+        return self.theirs.load(folder, dtype, whole)
 
 
 @cache

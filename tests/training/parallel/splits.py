@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomise, reduced
+from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomize, reduced
 from transformula import gallery
 from transformula.analysis.tensor_plan import tensor_plan
 from transformula.errors import InputError
@@ -68,7 +68,7 @@ def differences(name: str) -> dict[str, float]:
     plan = tensor_plan(architecture, 2)
     if plan.refusal():
         return {}
-    model = randomise(build(architecture, dtype=torch.float64)).train()
+    model = randomize(build(architecture, dtype=torch.float64)).train()
     for module in model.modules():
         if isinstance(module, DotAttention):  # inside a split word other weights are dropped than in a whole one
             module.settings, module.made_with = module.evaluated, {**module.made_with, "dropout": 0}
@@ -118,7 +118,7 @@ def trained(name: str, layout: str, steps: int = 3) -> dict[str, Tensor]:
     from torch.distributed.fsdp import fully_shard
 
     architecture = even(name)
-    model = randomise(build(architecture, dtype=torch.float64)).train()
+    model = randomize(build(architecture, dtype=torch.float64)).train()
     given, before = inputs(name, batch=4), {key: value.clone() for key, value in model.state_dict().items()}
     if layout != "none":
         mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("dp", "tp"))
@@ -173,7 +173,7 @@ def refusals() -> list[str]:
 def dropped() -> dict[str, Any]:
     """Of attention whose heads are equal, with dropout: what each device's head gives in training and in evaluation,
     and the random number that comes after."""
-    model = randomise(build(made("x = x + attention(x, dropout=0.5)", width=8, heads=2), dtype=torch.float64))
+    model = randomize(build(made("x = x + attention(x, dropout=0.5)", width=8, heads=2), dtype=torch.float64))
     attention = model.layers["1"].attention
     with torch.no_grad():
         for parameter in (*attention.query.parameters(), *attention.key.parameters(), *attention.value.parameters()):
@@ -204,7 +204,7 @@ def decoded(names: list[str]) -> dict[str, float]:
     one."""
     far = {}
     for name in names:
-        model = randomise(build(even(name), dtype=torch.float64)).eval()
+        model = randomize(build(even(name), dtype=torch.float64)).eval()
         given = inputs(name)
         with torch.no_grad():
             expected = model(**given)
@@ -218,7 +218,7 @@ def decoded(names: list[str]) -> dict[str, float]:
 
 def made_again(name: str) -> dict[str, float]:
     """How far gradients of a split model whose layers are made again in the backward pass are from those kept."""
-    model = randomise(build(even(name), dtype=torch.float64)).train()
+    model = randomize(build(even(name), dtype=torch.float64)).train()
     split_tensors(model, init_device_mesh("cpu", (2,)))
     given = inputs(name)
     kept = gradients(model, given)[2]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.invariants.harness import built, inputs, loss_of, randomise
+from tests.invariants.harness import built, inputs, loss_of, randomize
 from tests.training.parallel.splits import even
 from tests.training.toy import ToyTask
 from transformula.errors import TransformulaError
@@ -66,7 +66,7 @@ def a_step_alone() -> Iterator[list[Any]]:
 def divisible(name: str) -> nn.Module:
     """An entry at a size whose numbers two ranks divide. Inside of its split words nothing is dropped: there each rank
     draws numbers of its own."""
-    model = randomise(build(even(name), dtype=torch.float64))
+    model = randomize(build(even(name), dtype=torch.float64))
     for module in model.modules():
         if isinstance(module, DotAttention):
             module.settings, module.made_with = module.evaluated, {**module.made_with, "dropout": 0}

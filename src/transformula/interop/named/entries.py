@@ -41,7 +41,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
-from ...errors import CheckpointError, did_you_mean, nearest
+from ...errors import CheckpointError, did_you_mean, nearest, setting
 from ...gallery import FOLDER as GALLERY
 from ...plain import several
 from ...structured import load_yaml
@@ -91,17 +91,24 @@ def common() -> Common:
     return Common(**load_yaml(FOLDER / f"{COMMON}.yaml"))
 
 
+OUTSIDE: dict[str, Mapping[str, Any]] = {}  # what the data files of others say, by the family's name: see `outside`
+
+
 @cache
 def names() -> tuple[str, ...]:
-    """The named models, sorted."""
+    """The named models: those from outside, then those of this package, sorted."""
     files = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != COMMON)
-    return tuple(name for name in files if "model_type" in content(name)["folder"])
+    own = tuple(name for name in files if "model_type" in content(name)["folder"])
+    return (*OUTSIDE, *(name for name in own if name not in OUTSIDE))
 
 
 @cache
 def content(name: str) -> dict[str, Any]:
-    """What a file says, with what it is like."""
-    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
+    """What a file says, with what it is like. Raises CheckpointError where there is none of that name."""
+    if name not in OUTSIDE and not (FOLDER / f"{name}.yaml").is_file():
+        near = nearest(name, [*OUTSIDE, *(path.stem for path in FOLDER.glob("*.yaml"))])
+        raise CheckpointError(f"no named model is called {name!r};{did_you_mean(near)}", near=near)
+    own: dict[str, Any] = dict(OUTSIDE[name]) if name in OUTSIDE else load_yaml(FOLDER / f"{name}.yaml")
     return reduce(merge, [*map(content, several(own.pop("like", None))), own])
 
 
@@ -111,11 +118,23 @@ def named_model(name: str) -> NamedModel:
     if name not in names():
         near = nearest(name, names())
         raise CheckpointError(f"no named model is called {name!r};{did_you_mean(near)}", near=near)
-    body = dict(content(name))
+    return named_model_of(name, content(name))
+
+
+def named_model_of(name: str, whole: Mapping[str, Any]) -> NamedModel:
+    """A named model of all that its file says."""
+    body = dict(whole)
     folder = {"task": common().task, **body.pop("folder")}
-    if isinstance(folder["model_type"], str):
-        folder["model_type"] = [folder["model_type"]]
-    return NamedModel(name=body.pop("name", name), body=body, **folder)
+    return NamedModel(name=body.pop("name", name), body=body, **{**folder, "model_type": several(folder["model_type"])})
+
+
+def put_outside(name: str, own: Mapping[str, Any] | None) -> None:
+    """Make a family from outside known, or forget it: None."""
+    OUTSIDE.pop(name, None)
+    if own is not None:
+        OUTSIDE[name] = own
+    for kept in (names, content, named_model):
+        kept.cache_clear()
 
 
 def merge(base: Any, over: Any, key: str = "") -> Any:
@@ -146,7 +165,8 @@ def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
         near = nearest(str(kind), known)
         what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
         count = f"{len(known)} are known, see docs/reference/named-models.md"
-        raise CheckpointError(f"{what} {count}; how one is added: docs/how-to/add-a-family.md", near=near)
+        remedy = f"one of yours is named by {setting('use', 'FILE.yaml')}: docs/how-to/add-a-family.md"
+        raise CheckpointError(f"{what} {count}; {remedy}", near=near)
     for model in alike:
         if not architectures or set(architectures) & set(model.architectures):
             return model

@@ -55,7 +55,7 @@ class Match:
     constants: Mapping[str, Any]
 
 
-FORMS: dict[str, dict[str, str]] = {}  # of named models, canonical ones by all constants: several formats ask for them
+FORMS: dict[str, tuple[NamedModel, dict[str, str]]] = {}  # canonical ones by all constants: formats share them
 MAX_FORMS = 2000  # of a model that are kept
 WORDS: dict[str, tuple[NamedModel, frozenset[str]]] = {}  # that data files call
 
@@ -64,10 +64,10 @@ def known_forms(model: NamedModel) -> dict[str, str]:
     """The canonical forms of a model by its constants, those that were made before among them."""
     if model.name not in names() or named_model(model.name) is not model:
         return {}
-    forms = FORMS.setdefault(model.name, {})
-    if len(forms) > MAX_FORMS:
-        forms.clear()
-    return forms
+    known = FORMS.get(model.name)
+    if known is None or known[0] is not model or len(known[1]) > MAX_FORMS:
+        known = FORMS[model.name] = model, {}
+    return known[1]
 
 
 class Candidate:

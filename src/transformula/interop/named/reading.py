@@ -22,7 +22,7 @@ from ..exchange import ModelFiles
 from ..weights import model_tensors
 from . import FILE
 from .config import constants_of, model_of_folder
-from .entries import NamedModel, common
+from .entries import OUTSIDE, NamedModel, common
 from .shards import Shards
 from .tensors import Equation, Equations, Solver, refs
 from .text import text_of
@@ -63,7 +63,10 @@ def open_folder(folder: Path, adapter: PeftAdapter | None = None) -> ModelFiles:
             raise
         first = str(error).splitlines()[0]
         what = f"{folder / FILE}: its sizes make no model that {model.name} can be: {first}"
-        raise CheckpointError(f"{what}; compare it with the folder that it was made from") from None
+        remedy = "compare it with the folder that it was made from"
+        if model.name in OUTSIDE:
+            remedy += ", and the formulas with the family's data file"
+        raise CheckpointError(f"{what}; {remedy}") from None
 
 
 def open_model(

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from tests.interop.named import parity
-from tests.interop.named.calls import CALLS
-from tests.interop.named.tiny import Tiny
-from transformula.errors import CheckpointError
-from transformula.interop.folder import load_model
+from ...errors import CheckpointError
+from ..folder import load_model
+from ..named import FILE
+from .calls import ParityCall
+from .compare import LIMITS, where
+from .theirs import TheirClass
 
 ABSENT: Any = object()
-LIMIT = 2e-5  # of logits in float32
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2", "silu", "tanh")
 NAMES: Mapping[str, tuple[str, ...]] = {
     "rope_type": ("default", "linear", "dynamic", "yarn", "longrope", "llama3"),
@@ -51,7 +51,7 @@ LEFT_ALONE = ("model_type", "transformers_version", "dtype", "id2label", "label2
 
 
 @dataclass(frozen=True)
-class Change:
+class KeyChange:
     """One key, `a.b` of nested ones, and its new value."""
 
     path: tuple[str, ...]
@@ -107,14 +107,14 @@ def others(key: str, value: Any) -> list[Any]:
     return [{}]
 
 
-def changes(config: Mapping[str, Any]) -> list[Change]:
+def changes(config: Mapping[str, Any]) -> list[KeyChange]:
     """Every key changed, null, and absent; keys added."""
     every = []
     for path, value in leaves(config):
         tried = [*others(path[-1], value), None]
-        every += [Change(path, new) for new in distinct(tried) if not same(new, value)]
-        every.append(Change(path, ABSENT))
-    return every + [Change((key,), value) for key, value in EXTRA.items() if key not in config]
+        every += [KeyChange(path, new) for new in distinct(tried) if not same(new, value)]
+        every.append(KeyChange(path, ABSENT))
+    return every + [KeyChange((key,), value) for key, value in EXTRA.items() if key not in config]
 
 
 def same(one: Any, other: Any) -> bool:
@@ -126,18 +126,18 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 class Mutated:
-    """A copy of a row's folder whose config.json is changed."""
+    """A copy of a folder in `work` whose config.json is changed."""
 
-    def __init__(self, row: Tiny, folder: Path, work: Path) -> None:
-        self.row, self.work = row, work
-        self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    def __init__(self, theirs: TheirClass, call: ParityCall, folder: Path, work: Path) -> None:
+        self.theirs, self.call, self.work = theirs, call, work
+        self.config = json.loads((folder / FILE).read_text(encoding="utf-8"))
         shutil.copytree(folder, work)
 
-    def outcome(self, change: Change) -> str:
+    def outcome(self, change: KeyChange) -> str:
         """`equal`; `refused`; `theirs fails`: transformers opens no such folder, or finds no numbers; else what is
         wrong."""
         config = json.dumps(change.of(self.config))
-        (self.work / "config.json").write_text(config, encoding="utf-8")
+        (self.work / FILE).write_text(config, encoding="utf-8")
         try:
             ours, _ = load_model(self.work, dtype=torch.float32)
         except CheckpointError as error:
@@ -148,28 +148,27 @@ class Mutated:
 
     @torch.no_grad()
     def compared(self, ours: Any) -> str:
-        call = CALLS[self.row.call]
-        inputs = call.inputs()
+        inputs = self.call.inputs()
         try:
-            theirs = call.theirs(self.row.load(self.work), inputs).float()
+            theirs = self.call.theirs(self.theirs.load(self.work), inputs).float()
         except Exception:  # it raises errors of many kinds
             return "theirs fails"
-        where = parity.where(inputs, theirs)
-        if not torch.isfinite(theirs[where]).all():
+        places = where(inputs, theirs)
+        if not torch.isfinite(theirs[places]).all():
             return "theirs fails"
-        mine = call.ours(ours, inputs)
+        mine = self.call.ours(ours, inputs)
         if mine.shape != theirs.shape:
             return f"shape {tuple(mine.shape)}, not {tuple(theirs.shape)}"
-        most = max(1.0, theirs[where].abs().max().item())
-        off = (mine - theirs)[where].abs().max().item() / most
-        return "equal" if off <= LIMIT else f"off by {off:.0e}"
+        most = max(1.0, theirs[places].abs().max().item())
+        off = (mine - theirs)[places].abs().max().item() / most
+        return "equal" if off <= LIMITS[torch.float32] else f"off by {off:.0e}"
 
 
 SIZES = ("has the shape", "in its place", "missing", "no place", "make no model", "differs from")
 """What errors say of tensors that do not fit what config.json says."""
 
 
-def tells(error: str, change: Change) -> bool:
+def tells(error: str, change: KeyChange) -> bool:
     """Whether an error says which key is wrong, or which tensor does not fit; and what was expected."""
     names = change.path[-1] in error or change.path[0] in error or any(words in error for words in SIZES)
     return names and ";" in error
