@@ -13,6 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import zip_longest
@@ -24,7 +25,7 @@ from ...language.check import check
 from ...language.graph import Architecture
 from ...language.messages import FormulaError
 from ...language.model_file import read_text
-from ...language.model_text import STACK_KEYS, ModelText
+from ...language.model_text import INPUTS, STACK_KEYS, ModelText
 from ...language.numbers import is_number
 from ...language.parser import parse
 from ...language.source import Source
@@ -32,10 +33,12 @@ from ...language.syntax import CallNode, Node, rewritten, spell
 from ...words import vocabulary
 from .config import LENGTH, Key, keys_of
 from .entries import NamedModel, common, named_model, names
-from .expressions import compute
+from .expressions import compute, names_of
+from .expressions import parse as parse_test
 from .text import text_of
 
 NAME = re.compile(r"[A-Za-z_]\w*")
+NORM = re.compile(r"(?<!\w)norm@")  # the norm of a text that defines none, which is that of layers
 TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
 DROPOUT = "dropout"
 NONE = "the text equals no named model, so no class of transformers computes it"
@@ -57,7 +60,7 @@ class Match:
 
 FORMS: dict[str, tuple[NamedModel, dict[str, str]]] = {}  # canonical ones by all constants: formats share them
 MAX_FORMS = 2000  # of a model that are kept
-WORDS: dict[str, tuple[NamedModel, frozenset[str]]] = {}  # that data files call
+WORDS: dict[str, tuple[NamedModel, frozenset[str], frozenset[str]]] = {}  # that data files call, and their inputs
 
 
 def known_forms(model: NamedModel) -> dict[str, str]:
@@ -81,6 +84,7 @@ class Candidate:
         self.choices = {name: list(values) for name, values in model.choices.items() if name not in said}
         self.forms = known_forms(model)
         self.sought: list[str] = []  # numbers that the text does not hold under their names
+        self.whole = {key.name for key in keys_of(model) if not key.fraction}  # sizes and counts
         self.constants: dict[str, Any] = {**self.stated, **{name: values[0] for name, values in self.choices.items()}}
         waiting = [key for key in keys_of(model) if key.name not in self.stated]
         for key in [*waiting, *waiting]:  # defaults may be made of others that come later
@@ -91,6 +95,8 @@ class Candidate:
         """A first value of a constant that the text does not hold."""
         default = default_of(key, self.constants)
         few = [compute(value, self.constants) for value in self.model.choices.get(key.name, [])]
+        if isinstance(default, str) and not key.table and not few:  # a name that nothing translates
+            few = [default]
         values = [*few, default]
         if not few:
             few = choices_of(key, default)
@@ -173,14 +179,28 @@ class Candidate:
                     self.constants = dict(before)
         return False
 
+    def refused(self) -> str:
+        """Why a folder with these constants would be refused where it is read; "" where it would not."""
+        for test, why in self.model.must.items():
+            if not compute(test, self.constants):
+                state = ", ".join(f"{name} is {self.constants[name]}" for name in sorted(names_of(parse_test(test))))
+                return f"it would be {self.model.name} with {state}; {why}"
+        return ""
+
     def read_all(self) -> bool:
-        for name in self.sought:
-            self.read_off(name)
-        for name, values in self.choices.items():  # numbers that may be none, and are some
-            if any(map(is_number, values)) and self.constants[name] != 0:
+        for _ in range(MAX_ROUNDS):  # a number may stand in the text with another that is not known yet
+            before = dict(self.constants)
+            for name in self.sought:
                 self.read_off(name)
-        self.derive()
-        return self.form({}) == self.target
+            for name, values in self.choices.items():  # numbers that may be none, and are some
+                if any(map(is_number, values)) and self.constants[name] != 0:
+                    self.read_off(name)
+            self.derive()
+            if self.form({}) == self.target:
+                return True
+            if self.constants == before:
+                break
+        return False
 
     def read_off(self, name: str) -> None:
         value = self.constants[name]
@@ -193,6 +213,8 @@ class Candidate:
                 self.constants[name] = value
                 return
             value = solution(value, other, here, there, wanted)
+            if value is not None and name in self.whole:
+                value = round(value)
             if value is None or (value == 0 and name in common().not_zero):
                 return
         if (place := self.place_of(name, value)) and place[1] == place[3]:
@@ -214,7 +236,8 @@ class Candidate:
 
 
 def evaluation_form(text: ModelText) -> str:
-    """The canonical form of what an evaluating model computes: without dropout. Raises FormulaError."""
+    """The canonical form of what an evaluating model computes: without dropout, norms by their kind. Raises
+    FormulaError."""
     numbers = {name: number for name, number in text.numbers.items() if not name.endswith(DROPOUT)}
     plain = replace(
         text,
@@ -223,7 +246,7 @@ def evaluation_form(text: ModelText) -> str:
         output=text.output and without_dropout(text.output),
         words={name: without_dropout(source) for name, source in text.words.items()},
     )
-    return canonical(check(plain, vocabulary()))
+    return NORM.sub("layernorm@", canonical(check(plain, vocabulary())))
 
 
 def without_dropout(formula: Source) -> Source:
@@ -316,12 +339,15 @@ def same_stacks(model: NamedModel, architecture: Architecture) -> bool:
     )
 
 
-def words_of(model: NamedModel) -> frozenset[str]:
-    """The words that a data file's formulas call, those of all choices."""
+def words_of(model: NamedModel) -> tuple[frozenset[str], frozenset[str]]:
+    """The words that a data file's formulas call, those of all choices, and the inputs that they read."""
     known = WORDS.get(model.name)
     if known is None or known[0] is not model:
-        known = WORDS[model.name] = model, called_words(json.dumps(model.body))
-    return known[1]
+        text = json.dumps(model.body)
+        inputs = {"tokens"} if "before" not in text else set()  # those of the line that stands for none
+        inputs |= {*NAME.findall(text)} & {*INPUTS, *model.body.get("inputs", ())}
+        known = WORDS[model.name] = model, called_words(text), frozenset(inputs)
+    return known[1:]
 
 
 def called_words(text: str) -> frozenset[str]:
@@ -335,14 +361,16 @@ def named_by_tables() -> frozenset[str]:
 
 
 def likely_first(models: Sequence[NamedModel], architecture: Architecture) -> list[NamedModel]:
-    """The models in an order that takes no time: the one whose name the text has, then those that call its words and
-    few others."""
+    """The models in an order that takes no time: the one whose name the text has, then those that read its inputs, call
+    its words, and few others."""
     sources = (*architecture.text.formulas, *architecture.text.words.values())
     called = called_words(" ".join(source.text for source in sources))
 
-    def far(model: NamedModel) -> tuple[bool, int, int]:
-        own = words_of(model)
-        return model.name != architecture.name, len(called - own), len(own - called)
+    read = frozenset(architecture.inputs)
+
+    def far(model: NamedModel) -> tuple[bool, bool, int, int]:
+        own, inputs = words_of(model)
+        return model.name != architecture.name, not read <= inputs, len(called - own), len(own - called)
 
     return sorted(models, key=far)
 
@@ -353,12 +381,13 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
     Raises CheckpointError that says `none`, and which line differs from the nearest.
     """
     depth = architecture.numbers.get("depth", 0)
-    if depth > MANY_LAYERS and architecture.text.single:  # what differs, differs in fewer layers
-        fewer = check(architecture.text.override({"depth": MANY_LAYERS}), vocabulary())
-        matched = match_as_it_is(fewer, among, none)
-        constants = {**matched.constants, "depth": depth}
-        if evaluation_form(read_text(text_of(matched.model, constants))) == evaluation_form(architecture.text):
-            return Match(matched.model, constants)
+    if depth > MANY_LAYERS and architecture.text.single:
+        with suppress(FormulaError, CheckpointError):  # a history or a list of so many layers: as it is, then
+            fewer = check(architecture.text.override({"depth": MANY_LAYERS}), vocabulary())
+            matched = match_as_it_is(fewer, among, none)
+            constants = {**matched.constants, "depth": depth}
+            if evaluation_form(read_text(text_of(matched.model, constants))) == evaluation_form(architecture.text):
+                return Match(matched.model, constants)
     return match_as_it_is(architecture, among, none)
 
 
@@ -367,6 +396,7 @@ def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none
     models = among or tuple(map(named_model, names()))
     likely = likely_first([model for model in models if same_stacks(model, architecture)], architecture)
     tried: list[tuple[Candidate, int]] = []
+    refusals: list[str] = []
     for first, last in BATCHES:
         candidates = [Candidate(model, architecture) for model in likely[first:last]]
         # of two that are alike, such as with sizes that are equal, the one whose name the text has
@@ -374,8 +404,12 @@ def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none
         for candidate in candidates[:MAX_CANDIDATES]:
             distance = candidate.settle()
             if distance == 0 and candidate.solve():
-                return Match(candidate.model, candidate.constants)
+                if not (why := candidate.refused()):
+                    return Match(candidate.model, candidate.constants)
+                refusals.append(why)
             tried.append((candidate, distance))
+    if refusals:
+        raise CheckpointError(f"{none}: {refusals[0]}", brief=refusals[0])
     if not tried:
         known = ", ".join(model.name for model in models)
         raise CheckpointError(f"{none}: none has its stacks. Known: {known}", brief="other stacks")

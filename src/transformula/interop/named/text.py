@@ -71,7 +71,8 @@ def constant(value: Any) -> Any:
 
 
 def mentions(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+    """Whether a text reads a name: one that stands before `=` is an option's, or is given a value."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b(?! ?=(?!=))", text) is not None
 
 
 @dataclass(frozen=True)
