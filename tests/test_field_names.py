@@ -89,9 +89,10 @@ CALLS = {
 """A call of a word with a place for one more option; of words that are not here: x = x + WORD(norm(x){})."""
 CALLS["mix"] = "h = mlp(norm(x)); x = x + mix(h, x{})"
 VALUES = {"width": "width", "size": "width", "hidden": "64", "heads": "2", "rows": "64", "score": "f", "mask": "m"}
-VALUES |= {"buckets": "8", "base": "10000", "span": "63", "active": "2", "n": "8", "channels": "3"}
+VALUES |= {"rates": "g", "buckets": "8", "base": "10000", "span": "63", "active": "2", "n": "8", "channels": "3"}
 """Values of our options, where the smallest that is allowed does not fit."""
 DEFINITIONS = 'words: {"f(s, i, j)": s = s - i + j, "m(i, j)": m = i - j < 4}\n'
+RATES = 'words: {"g(r)": rate = r / 4}'
 
 
 def options() -> list[tuple[str, str, str]]:
@@ -123,11 +124,14 @@ def test_an_option(word: str, theirs: str, ours: str) -> None:
     value = value_of(word, ours)
     call = CALLS.get(word, f"x = x + {word}(norm(x){{}})")
     call = re.sub(rf", {ours}=\w+(?={{}})", "", call)
-    typed = call.format(f", {theirs}={value}".removeprefix(", " if "({})" in call else ""))
+    beside = ", rotary=10000" if ours == "rates" else ""
+    typed = call.format(f"{beside}, {theirs}={value}".removeprefix(", " if "({})" in call else ""))
     definition = DEFINITIONS.splitlines()[0].replace(
         '"f(s, i, j)": s = s - i + j, ' if value != "f" else ', "m(i, j)": m = i - j < 4', ""
     )
     keys = typed if re.match(r"\w+:", typed) else f"layer: {typed}"
+    if value == "g":
+        keys = f"{RATES}\n{keys}"
     if value in ("f", "m"):
         keys = f"{definition}\n{keys}"
     error = refused(keys)

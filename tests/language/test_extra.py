@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
@@ -88,3 +89,13 @@ def test_mistakes(said: str, message: str) -> None:
 def test_a_word_that_nothing_calls() -> None:
     with pytest.raises(FormulaError, match="(?s)extra, noise: no formula calls it.*take it out"):
         checked(FILE.replace("noise(norm(x))", "norm(x)"), known())
+
+
+def test_a_word_that_the_language_has_by_now_is_not_opened_in_silence() -> None:
+    """A file that was written for a word of one's own."""
+    file = FILE.replace("noise", "tanh").replace("{reach: token, package: my_words}", "token")
+    with pytest.raises(FormulaError, match="the language's own; `extra` names words from outside") as caught:
+        checked(file)
+    assert "give yours another name, in its file and here" in str(caught.value)
+    with pytest.raises(InputError, match="in my_words.chance; give the one in my_words.chance another name"):
+        known("tanh")

@@ -16,6 +16,7 @@ from transformula.language.messages import FormulaError
         ('x = x + mlp(norm(x), activation="relu2")', "linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)"),
         ('x = x + mlp(norm(x), activation="many")', "activation function"),
         ("h = norm(x); x = x + linear(h[0:32], width)", "the channels of a value: part(x, i, n)"),
+        ("x = x + attention(norm(x), rotary=10000, rope_scaling=4)", "rates=4"),
         ("x = x + attention(norm)", "it is a word: call it, as in norm(x)"),
         ("x = x + attention", "it is a word: call it, as in attention(x)"),
         ('x = x + attention(norm(x), score="alibi")', "name it without quotes: score=alibi; how it is defined"),
@@ -40,6 +41,15 @@ def test_what_is_written_instead(formula: str, said: str) -> None:
 )  # fmt: skip
 def test_it_works(written: str) -> None:
     assert explain(written, depth=2).data["totals"]["parameters"]
+
+
+@pytest.mark.parametrize(("key", "call"), [("hidden", "mlp"), ("window", "attention"), ("wide", "")])
+def test_a_number_with_the_name_of_an_option(key: str, call: str) -> None:
+    """The number is not what the option is: the call says it."""
+    remedy = f"give it to the call that has such an option: {call}(..., {key}={key})" if call else "use it in a formula"
+    with pytest.raises(FormulaError) as caught:
+        explain(f"language: 1\n{key}: 8\nlayer: x = x + attention(norm(x)) + mlp(norm(x))\n")
+    assert f"take it out, or {remedy}" in str(caught.value)
 
 
 def test_a_number_in_words() -> None:

@@ -23,7 +23,7 @@ from .numbers import kind_of
 from .parser import parse
 from .source import Source
 from .syntax import CallNode, Node, rewritten, spell, walk
-from .vocabulary import Vocabulary
+from .vocabulary import Vocabulary, WordRecord
 
 DECODED = "tokens"  # the input that is written step by step
 
@@ -93,8 +93,22 @@ def unread_constant(name: str, source: Source, context: Context) -> FormulaError
         near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
     line = line_with_chance(name, context)
     remedy = f"read it in the layer: {line}" if line else "use it in a formula"
+    if call := call_with_option(name, context):
+        remedy = f"give it to the call that has such an option: {call}"
     kind = kind_of(context.constants.get(name))
     return FormulaError("number-unused", source.start, kind=kind, name=name, near=near, said=said, remedy=remedy)
+
+
+def call_with_option(name: str, context: Context) -> str:
+    """`mlp(..., hidden=hidden)`: the first call of a formula whose word has an option of this name that it does not
+    give; "" for none."""
+    for source in context.text.formulas:
+        nodes = [node for line in parse(source, second=True) for node in walk(line.value)]
+        for node in (node for node in nodes if isinstance(node, CallNode)):
+            record = context.vocabulary.get(node.word)
+            if record and name in record.options and name not in [option.name for option in node.options]:
+                return f"{node.word}(..., {name}={name})"
+    return ""
 
 
 def line_with_chance(word: str, context: Context) -> str:
@@ -137,11 +151,19 @@ def check_outside(context: Context) -> None:
         wrong = remedy = ""
         if not re.search(rf"\b{re.escape(name)}\s*[.(]", written):
             wrong, remedy = "no formula calls it", "take it out"
+        elif record is not None and is_own(record):
+            wrong = "a word of this name is the language's own; `extra` names words from outside"
+            remedy = "take it out to mean the language's; else give yours another name, in its file and here"
         elif record is not None and record.reach != outside.reach:
             known = f"the word that is known, of {record.module}, has {record.reach!r}"
             wrong, remedy = f"its reach is {outside.reach!r}, and {known}", "name another package, or correct the file"
         if wrong:
             raise FormulaError("key-value", outside.place, name=f"extra, {name}", detail=wrong, remedy=remedy)
+
+
+def is_own(record: WordRecord) -> bool:
+    """Whether a word is the language's own."""
+    return record.module.partition(".")[0] == __name__.partition(".")[0]
 
 
 def outside_words(architecture: Architecture) -> dict[str, Outside]:
@@ -151,8 +173,8 @@ def outside_words(architecture: Architecture) -> dict[str, Outside]:
     while waiting:
         call = waiting.pop()
         waiting += [value.call for t in call.inner.values() for value in t.values if value.call is not None]
-        package = call.word.module.partition(".")[0]
-        if package != __name__.partition(".")[0] and call.word.name not in outside:
+        if not is_own(call.word) and call.word.name not in outside:
+            package = call.word.module.partition(".")[0]
             outside[call.word.name] = Outside(call.word.reach, "" if package == "__main__" else package)
     return dict(sorted(outside.items()))
 

@@ -298,6 +298,12 @@ def merged(stated: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -
     return fields
 
 
+def two_words(name: str, one: str, other: str) -> str:
+    """The error for two words of one name. A version may have a word that one from outside had before."""
+    what = f"two words are called {name!r}: in {one} and in {other}"
+    return f"{what}; give the one in {other} another name, there and in the formulas that call it"
+
+
 class Vocabulary(dict[str, WordRecord]):
     """Words by name. `with_words` gives a wider one; two words of one name are an error."""
 
@@ -306,7 +312,7 @@ class Vocabulary(dict[str, WordRecord]):
         for record in records:
             other = self.setdefault(record.name, record)
             if other != record:
-                raise InputError(f"two words are called {record.name!r}: in {other.module} and in {record.module}")
+                raise InputError(two_words(record.name, other.module, record.module))
 
     def with_words(self, records: Iterable[WordRecord]) -> Vocabulary:
         return Vocabulary([*self.values(), *records])

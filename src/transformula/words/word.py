@@ -84,7 +84,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName
-from ..language.vocabulary import WordRecord, merged, record_from
+from ..language.vocabulary import WordRecord, merged, record_from, two_words
 from ..language.vocabulary import choice as choice
 from ..language.vocabulary import definition as definition
 from ..language.vocabulary import flag as flag
@@ -112,7 +112,7 @@ def word(name: str, **stated: Any) -> Callable[[C], C]:
         if isinstance(thing, type):
             other = CLASSES.get(name)
             if other is not None and (other.__module__, other.__qualname__) != (module, thing.__qualname__):
-                raise InputError(f"two words are called {name!r}: in {other.__module__} and in {module}")
+                raise InputError(two_words(name, other.__module__, module))
             CLASSES[name] = thing
         return thing
 
