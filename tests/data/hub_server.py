@@ -1,5 +1,5 @@
 """A hub on the loopback: the part of the Hugging Face hub's protocol by which `datasets` and `huggingface_hub` read
-data sets and models, with faults as a test asks for them. Standard library alone.
+data sets and models and send models, with faults as a test asks for them. Standard library alone.
 
     with HubServer({"HuggingFaceFW/fineweb-edu": fineweb_edu(files)}) as hub:
         hub.fail("000_00000.parquet", 500, "drop", "stall")     the first three answers for its data
@@ -8,6 +8,7 @@ data sets and models, with faults as a test asks for them. Standard library alon
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -113,6 +114,9 @@ class HubServer(ThreadingHTTPServer):
     page     entries of a listing that are sent at once
     tokens   what clients showed to prove who they are
     drip     seconds between two bytes of a "drip"
+    logins   the user of each token
+    private  of repositories that were made, whether they are private
+    uploads  large files that were sent, by their hashes
     """
 
     daemon_threads = True
@@ -124,6 +128,9 @@ class HubServer(ThreadingHTTPServer):
         self.unknown: list[str] = []
         self.tokens: list[str | None] = []
         self.drip = 0.02
+        self.logins: dict[str, str] = {}
+        self.private: dict[str, bool] = {}
+        self.uploads: dict[str, bytes] = {}
         self.faulted: list[str] = []
         self.ranges: list[tuple[str, int, int]] = []
         self._faults: list[tuple[str, deque[int | str | None]]] = []
@@ -216,6 +223,13 @@ def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**2
             monkeypatch.setattr(module, name, value)
 
 
+def server_name(parts: Sequence[str]) -> str:
+    """What an address of large files is for."""
+    if parts[-1:] == ["batch"] and parts[2:4] == ["info", "lfs"]:
+        return "batch"
+    return "upload" if parts[0] == "upload" and len(parts) == 2 else ""
+
+
 class Answer(BaseHTTPRequestHandler):
     """One connection."""
 
@@ -231,6 +245,9 @@ class Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.do_GET()
 
+    def do_PUT(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         self.query = {name: values[-1] for name, values in parse_qs(address.query).items()}
@@ -240,7 +257,9 @@ class Answer(BaseHTTPRequestHandler):
         self.server.noted(f"{self.command} {unquote(address.path)}")
         self.server.tokens.append(self.headers.get("Authorization"))
         self.due: int | str | None = None
-        if parts[:2] in (["api", "datasets"], ["api", "models"]) and len(parts) >= 4:
+        if parts[:2] == ["api", "models"] and parts[4:5] in (["preupload"], ["commit"]):
+            self.committed("/".join(parts[2:4]), parts[4])
+        elif parts[:2] in (["api", "datasets"], ["api", "models"]) and len(parts) >= 4:
             self.about("/".join(parts[2:4]), parts[4:])
         elif len(parts) >= 5 and parts[2] == "resolve":
             self.file("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
@@ -248,12 +267,80 @@ class Answer(BaseHTTPRequestHandler):
             self.file("/".join(parts[1:3]), parts[4], "/".join(parts[5:]))
         elif parts == ["api", "agent-harnesses"]:
             self.send({})
+        elif self.sent_to(parts):
+            pass
         else:
             self.nothing()
 
     def nothing(self) -> None:
         self.server.unknown.append(f"{self.command} {self.path}")
         self.refuse(404, "", "no such address")
+
+    def posted_json(self, key: str) -> Any:
+        return json.loads(self.posted)[key]
+
+    def sent_to(self, parts: list[str]) -> bool:
+        """Answer what is asked around a commit: who asks, a new repository, room for large files, these themselves."""
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        server, where = self.server, server_name(parts)
+        if parts == ["api", "whoami-v2"]:
+            if token not in server.logins:
+                self.refuse(401, "", "Invalid user token.")
+            else:
+                self.send({"type": "user", "name": server.logins[token], "orgs": []})
+        elif parts == ["api", "validate-yaml"]:
+            self.send({"errors": [], "warnings": []})
+        elif parts == ["api", "repos", "create"]:
+            asked = json.loads(self.posted)
+            owner = server.logins.get(token)
+            name = f"{asked.get('organization') or owner}/{asked['name']}"
+            if asked.get("organization", owner) != owner:
+                self.refuse(403, "", f"You don't have the rights to create a model under the namespace {name}")
+            elif name in server.repositories:
+                self.refuse(409, "", "You already created this model repo", url=f"{server.url}/{name}")
+            else:
+                server.private[name] = asked.get("visibility") == "private" or asked.get("private") is True
+                server.repositories[name] = Repository({".gitattributes": b""})
+                self.send({"url": f"{server.url}/{name}"})
+        elif where == "batch":
+            objects = self.posted_json("objects")
+            for each in objects:
+                each["actions"] = {"upload": {"href": f"{server.url}/upload/{each['oid']}"}}
+            self.send({"transfer": "basic", "objects": objects})
+        elif where == "upload":
+            fault = server.fault(f"upload/{parts[1]}")
+            if isinstance(fault, int):
+                self.astray(fault)
+            else:
+                assert hashlib.sha256(self.posted).hexdigest() == parts[1]
+                server.uploads[parts[1]] = self.posted
+                self.begin(200, 0, {})
+        else:
+            return False
+        return True
+
+    def committed(self, name: str, verb: str) -> None:
+        """Which files are sent in the commit itself and which before it; and the commit."""
+        self.due = self.server.fault(f"api:{verb}/{name}")
+        if isinstance(self.due, int):
+            return self.astray(self.due)
+        if verb == "preupload":
+            paths = [file["path"] for file in self.posted_json("files")]
+            modes = {path: "lfs" if path.endswith(".safetensors") else "regular" for path in paths}
+            said = [{"path": path, "shouldIgnore": False, "uploadMode": mode} for path, mode in modes.items()]
+            return self.send({"files": said})
+        files = dict(self.server.repositories[name].files)
+        for line in map(json.loads, self.posted.splitlines()):
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.server.uploads[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        self.server.repositories[name] = repository = Repository(files)
+        url = f"{self.server.url}/{name}/commit/{repository.sha}"
+        return self.send({"success": True, "commitOid": repository.sha, "commitUrl": url, "hookOutput": ""})
 
     def about(self, name: str, rest: list[str]) -> None:
         """Of a repository: what it is, the listing of a folder, what some paths are."""
@@ -387,8 +474,10 @@ class Answer(BaseHTTPRequestHandler):
             self.close_connection = True
         return None
 
-    def refuse(self, status: int, code: str, message: str, head: Mapping[str, str] | None = None) -> None:
-        body = json.dumps({"error": message}).encode()
+    def refuse(
+        self, status: int, code: str, message: str, head: Mapping[str, str] | None = None, **more: str
+    ) -> None:
+        body = json.dumps({"error": message, **more}).encode()
         known = {"X-Error-Code": code, "X-Error-Message": message} if code else {}
         self.begin(status, len(body), {"Content-Type": "application/json", **known, **(head or {})})
         if self.command != "HEAD":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 
 
 SAMPLE = re.compile(r"## What it writes\n\n(`{3,})\n(.*?)\n\1", re.DOTALL)  # of a run's summary
+ON_THE_HUB = ("transformers", "transformula", "peft")  # formats that are read there by their names
 MAX_TEXTS, MAX_CHARACTERS = 8, 300  # of these that are tried
 
 
-def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dtype: str | None = None) -> Path:
+def export(
+    run: str | Path, out: str | Path, *, to: str, verify: bool = True, dtype: str | None = None, public: bool = False
+) -> Path | str:
     """Write the model of a run, or of a model's folder, as a folder of another format. Returns that folder.
+
+    `out="hf:OWNER/NAME"` sends it to the hub, under the user's own login, and returns its name with the commit. What is
+    made there is private, unless it is to be `public`.
 
     `pipeline.json` says how text becomes what the model reads, and what it gives becomes answers. A format of programs
     has `predict.py`, which does that without this package; before the folder is there, it is run on some texts, those
@@ -35,10 +42,15 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
     "peft" is no format of a model: of a run that trained low-rank adapters it writes these alone.
 
     Raises CheckpointError for what the format cannot hold, and where an answer differs, UnknownName for a format that
-    there is not, InputError for one that has its own type of weights.
+    there is not, InputError for one that has its own type of weights, and for what the hub does not take.
     """
     from ..interop.folder import convert, type_named
+    from ..interop.hub import is_hub_name
 
+    if is_hub_name(out):
+        return export_to_hub(run, str(out), to, verify, dtype, public)
+    if public:
+        raise InputError(f"{setting('public')}: is for what is sent to the hub: {setting('out', 'hf:OWNER/NAME')}")
     if to == "peft":
         return export_adapter(run, out, dtype)
     folder, report = model_folder(run), Path(run) / "summary.md"
@@ -48,6 +60,19 @@ def export(run: str | Path, out: str | Path, *, to: str, verify: bool = True, dt
         folder, out, write=to, verify=verify, report=report if report.is_file() else None, dtype=leaving.dtype,
         extras=leaving.before, finish=leaving.finish,
     )  # fmt: skip
+
+
+def export_to_hub(run: str | Path, name: str, to: str, verify: bool, dtype: str | None, public: bool) -> str:
+    """Write a folder and send it to the hub; its name there, with the commit."""
+    from ..interop.hub import check_login, send_folder
+
+    if to not in ON_THE_HUB:
+        what = f"{setting('to', to)}: is not read at the hub, as {', '.join(ON_THE_HUB)} are"
+        raise InputError(f"{what}; write a folder, and send it by `hf upload`")
+    check_login(name)
+    with tempfile.TemporaryDirectory() as work:
+        folder = export(run, Path(work, "model"), to=to, verify=verify, dtype=dtype)
+        return send_folder(Path(folder), name, public)
 
 
 def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -> Path:

@@ -14,7 +14,8 @@ def export_options(parser: Parser) -> None:
     """Its options; those of a model's text are for --check."""
     parser.add("run", "RUN", f"{RUN}; with --check, any model")
     parser.add("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers; peft: adapters alone")
-    parser.add("--out", "FOLDER", "the folder that is written")
+    parser.add("--out", "FOLDER", "the folder that is written; hf:OWNER/NAME sends it to the hub, under your login")
+    parser.add("--public", None, "a repository that is made at the hub is public, and not private")
     parser.add("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice")
     parser.add("--check", None, "write nothing: say in which formats the model can leave, and why not in others")
     parser.add("--task", "NAME", "with --check: the task on which a text without an output is to be trained")
@@ -32,6 +33,7 @@ def export_options(parser: Parser) -> None:
         "transformula export runs/first --to onnx --out onnx",
         "transformula export runs/first --to gguf --dtype float16 --out exported",
         "transformula export runs/tuned --to peft --out adapters/tuned",
+        "transformula export runs/first --to transformers --out hf:me/first",
         "transformula export --check runs/first",
         'transformula export --check "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"',
         "transformula export --check pre-norm --task classification",
@@ -43,7 +45,8 @@ def export(given: Given) -> int:
     for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
     a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
     some architectures, and others are refused with the line that differs; --check says so of any model, a formula or a
-    file too, before it is trained. peft has the low-rank adapters alone of a run that was trained with --lora."""
+    file too, before it is trained. peft has the low-rank adapters alone of a run that was trained with --lora.
+    --out hf:OWNER/NAME sends a folder of transformers, of peft or of ours to the hub of Hugging Face."""
     from ..api.exporting import export
     from ..api.reading import import_packages
 
@@ -57,7 +60,8 @@ def export(given: Given) -> int:
         what = "--task" if given["task"] is not None else f"--{next(iter(given.model))}"
         raise InputError(f"{what}: is for --check of a model that is not trained; a trained one leaves as it is")
     folder = given.call(export)
-    return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
+    what = "sent" if str(folder).startswith("hf:") else "wrote"
+    return given.show(f"{what} {folder}", {"folder": folder, "format": given["to"]})
 
 
 def check_export(given: Given) -> int:
