@@ -361,6 +361,20 @@ def test_kernels_multiply_with_the_experts_that_each_row_chose(options: str) -> 
     assert packing.of(experts.down.weight) is not None
 
 
+def test_a_formula_is_the_router_of_experts() -> None:
+    """What it chooses by is never rounded, and the texts are those of the model's own code."""
+    router = "h = norm(x); w = topk(sigmoid(linear.router(h, 5)), 2)"
+    model = module(f"x = x + attention(norm(x)); {router}; x = x + experts(h, n=5, active=2, hidden=24, weights=w)")
+    expected = logits_of(model, engine="torch")
+    torch.testing.assert_close(logits_of(model), expected, rtol=1e-4, atol=1e-5)
+    bytes_ = logits_of(model, weights="int8")
+    assert (bytes_ - expected).abs().amax((0, 2)).median() < 0.03 * expected.abs().max()
+    assert written(model)[0] == written(model, engine="torch")[0]
+    packing, parts = Packing("int8", model), dict(model.named_parameters())
+    assert packing.of(parts["layers.1.router.weight"]) is None, "a rounded score may choose another expert"
+    assert packing.of(parts["layers.1.experts.down.weight"]) is not None
+
+
 def test_weights_that_nothing_multiplies_with_are_refused(no_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="float32 on a CPU.*weights=int8"):
         written(module().double(), weights="int8")

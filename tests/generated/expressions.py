@@ -59,7 +59,7 @@ MEMORIES = ["encoder", "memory", "encoder[1]", "norm(mix(memory[:]))"]
 """What a decoder reads of the encoder."""
 
 SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs({}))"}
-SAFE |= {"clamp": "clamp({}, -2, 2)", "min": "min({}, 1)", "max": "max(-1, {})"}
+SAFE |= {"clamp": "clamp({}, -2, 2)", "topk": "topk({}, 1)", "min": "min({}, 1)", "max": "max(-1, {})"}
 """Functions whose results run away, or are none, or that take more than a stream, as they are written."""
 
 NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer", "selective_scan")

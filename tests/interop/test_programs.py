@@ -118,6 +118,20 @@ def test_a_model_in_onnx_runtime(tmp_path: Path) -> None:
     assert written == model.generate(tokens=list(b"the "), max_tokens=8, temperature=0)
 
 
+def test_a_router_that_is_a_formula_in_onnx_runtime(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    router = "h = norm(x); s = sigmoid(linear.router(h, 6)); w = slice(topk(s, 2, by=s * (1 - s)), 1, 4)"
+    text = f"x = x + attention(norm(x)); {router}; x = x + experts(h, n=4, active=2, hidden=5, weights=w)"
+    model = Model(text, depth=1, width=8, heads=2, vocab=11, context=8, seed=3).module.eval()
+    theirs = InONNXRuntime(save_model(tmp_path / "out", model, format="onnx"))
+    tokens = torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(1))
+    kept, made = theirs.begin({"tokens": tokens}), []
+    for chunk in tokens.split((4, 1, 2), 1):
+        made.append(theirs.step({"tokens": chunk.numpy()}, kept)["logits"])
+    with torch.no_grad():
+        close({"logits": np.concatenate(made, 1)}, {"logits": model(tokens)})
+
+
 STATES = {"altup", "gemma3", "mla", "documents", "whisper", "mamba2", "gated-deltanet", "highway", "retnet"}
 """Entries that differ in what they keep."""
 

@@ -190,9 +190,9 @@ def dropout_that_never_stops(patch: pytest.MonkeyPatch) -> None:
 def full_experts(patch: pytest.MonkeyPatch) -> None:
     """No expert takes more than two rows: the others are passed over."""
 
-    def within(old: Any, flat: Tensor, chosen: Tensor, weights: Tensor, mixture: Any) -> Tensor:
+    def within(old: Any, flat: Tensor, chosen: Tensor, weights: Tensor, mixture: Any, on: Any = None) -> Tensor:
         place = F.one_hot(chosen, len(mixture.down[0])).flatten(0, 1).cumsum(0).gather(1, chosen.flatten()[:, None])
-        return old(flat, chosen, weights * (place.view_as(chosen) <= 2), mixture)
+        return old(flat, chosen, weights * (place.view_as(chosen) <= 2), mixture, on)
 
     around(patch, experts, "mix_routed", within)
 

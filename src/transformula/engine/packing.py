@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..analysis.choosing import choosing_paths
+from ..language.graph import Architecture
 from .build import address, library
 from .kinds import FLOAT32, INT8
 
@@ -50,8 +52,12 @@ class Packing:
     def __init__(self, weights: str = FLOAT32, *models: nn.Module) -> None:
         self.weights = weights
         words = (module for model in models for module in model.modules())
-        layers = (getattr(word, name) for word in words for name in getattr(word, "choosing", ()))
-        self._whole = {id(matrix) for layer in layers for matrix in layer.parameters()}
+        layers = [getattr(word, name) for word in words for name in getattr(word, "choosing", ())]
+        for model in models:
+            architecture = getattr(model, "architecture", None)
+            if isinstance(architecture, Architecture):  # a formula's router
+                layers += map(model.get_submodule, choosing_paths(architecture))
+        self._whole = {id(matrix) for layer in layers if layer is not None for matrix in layer.parameters()}
         self._made: dict[int, tuple[Tensor, Packed]] = {}
 
     def of(self, matrix: Tensor | None) -> Packed | None:

@@ -283,7 +283,7 @@ class Names:
         elif definition is None and (node.word in self.context.vocabulary or node.word not in FUNCTIONS):
             record = self.record(node, visible)
             for option in node.options:
-                if option.name not in (*record.options, *record.ports, "share"):
+                if option.name not in (*record.options, *record.ports, *record.named, "share"):
                     raise unknown_option(record, node.word, option)
                 if isinstance(option.value, Name):
                     self.reads.definitions.add(option.value.name)

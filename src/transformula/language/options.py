@@ -89,7 +89,7 @@ def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place
 
 def unknown_option(word: WordRecord, name: str, option: Line) -> FormulaError:
     """The error for an option that a word does not have; where the field calls one of ours so, with the mended line."""
-    known = [*word.options, *word.ports]
+    known = [*word.options, *word.ports, *word.named]
     ours = field_names.option(word.name, option.name, known)
     if ours is not None:
         place = option.place

@@ -120,6 +120,7 @@ class WordRecord:
     attends: str = ""  # attention: "streams" if it makes queries, keys and values of its streams, "qkv" if given them
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
     distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
+    chooses: tuple[str, ...] = ()  # streams by whose numbers it chooses: what makes them is never rounded to bytes
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
     # (those made of real positions of its stream, see `strided`), "patches" (all squares of `size` pixels), "rows" (all
@@ -148,6 +149,13 @@ class WordRecord:
     def lists(self) -> tuple[str, ...]:
         """The streams of which any number may be given."""
         return tuple(dict.fromkeys(name[1:] for form in self.forms for name in form if name.startswith("*")))
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The streams that some calls have and others lack, which may be given by their names: `topk(x, 2, by=r)`."""
+        pairs = [(short, long) for short in self.forms for long in self.forms if short and long[: len(short)] == short]
+        further = dict.fromkeys(name for short, long in pairs for name in long[len(short) :])
+        return tuple(n for n in further if not n.startswith("*") and n not in (*self.options, *self.ports))
 
     @cached_property
     def by_layer(self) -> bool:
@@ -234,7 +242,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
     if "silent" in fields:  # the key's former name
         fields["initial_scale"] = fields.pop("silent")
-    for key in ("numbers", "ports", "ids", "coefficients", "key_taps", "distances", "split_by"):
+    for key in ("numbers", "ports", "ids", "coefficients", "key_taps", "distances", "split_by", "chooses"):
         fields[key] = tuple(fields.get(key, ()))
     if missing := [key for key in fields["numbers"] if key not in options]:
         raise wrong(f"the number {missing[0]!r} is not among its options")

@@ -104,6 +104,8 @@ class WordCall:
             if option in self.options:
                 raise self.wrong("option-twice", name=option)
             self.options[option] = (value.number, value.place or self.place)
+        if named := [name for name in self.options if name in record.named]:
+            form, streams = self.named(form, streams, named)
         for port in record.ports:  # a number 0 is none: the first value of what is carried into it
             value, place = self.options.pop(port, (0, None))
             if is_number(value):
@@ -134,6 +136,26 @@ class WordCall:
             expected += f" and then, as numbers, ({', '.join(record.numbers)})"
         given = ", ".join(map(describe, items)) or "nothing"
         raise self.wrong("argument-count", expected=expected, given=given, equation=record.equation or self.name)
+
+    def named(
+        self, form: Sequence[str], streams: Sequence[Value], names: list[str]
+    ) -> tuple[tuple[str, ...], Sequence[Value]]:
+        """The streams with those that are given by their names behind them, in the order of the form that has both."""
+        count, forms = len(form), self.record.forms
+        longer = next((own for own in forms if own[:count] == tuple(form) and {*own[count:]} == {*names}), None)
+        if longer is None:
+            ways = " or ".join(f"({', '.join(own)})" for own in forms)
+            given = ", ".join([*map(describe, streams), *(f"{name}=" for name in names)])
+            raise self.wrong("argument-count", expected=ways, given=given, equation=self.record.equation or self.name)
+        values = [*streams]
+        for name in longer[count:]:
+            value, place = self.options.pop(name)
+            if is_number(value):
+                value = Value("number", kind="number", number=value, place=place)
+            if not isinstance(value, Value):
+                raise FormulaError("wrong-kind", place, word=f"{self.name}({name}=)", what=describe(value))
+            values.append(value)
+        return longer, values
 
     def take_streams(self, form: Sequence[str], values: Sequence[Value]) -> None:
         """The streams, lists opened, of kinds that the word takes and of widths that go together."""

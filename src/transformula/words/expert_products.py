@@ -62,12 +62,19 @@ class Layout:
     place   (rows active,): the place in the table of each choice
     tokens  (places,): the row that stands there; `rows`, one behind the last, where the place is left empty
     runs    (first expert, one behind the last, places of each) of the experts whose products are made together
+    spare   1 where a place behind the table is that of choices that are none, whose row is 0; else 0
     """
 
     shape: torch.Size
     place: Tensor
     tokens: Tensor
     runs: list[tuple[int, int, int]]
+    spare: int = 0
+
+    @property
+    def places(self) -> int:
+        """How many there are, with the spare one."""
+        return len(self.tokens) + self.spare
 
 
 def block_of(choices: int, n: int, dtype: torch.dtype) -> int:
@@ -87,15 +94,15 @@ def runs_of(counts: list[int], block: int, together: int) -> list[tuple[int, int
     return [run for run in runs if run[2]]
 
 
-def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
+def layout_of(chosen: Tensor, n: int, block: int, row: int, spare: int = 0) -> Layout:
     """The layout of choices (rows, active) among n experts, for rows of `row` bytes. Where sizes are filled up, a run
     holds as many experts as fit MAX_RUN_BYTES; a half, a quarter, ... of them where their loads differ so much that the
-    places left empty cost more than more calls."""
+    places left empty cost more than more calls. `spare`: 1 where a choice may be n, which is none."""
     rows, active = chosen.shape
     choices = chosen.flatten()
     order = choices.to(torch.int32).argsort(stable=True)  # narrow keys sort faster
     none = numberless(choices)
-    counts = choices.new_empty(n) if none else torch.bincount(choices, minlength=n)
+    counts = choices.new_empty(n) if none else torch.bincount(choices, minlength=n + spare)[:n]
     most = 1 if block == 1 else max(1, min(n, MAX_RUN_BYTES * n // (len(choices) * row)))
     even = [(e + 1) * len(choices) // n - e * len(choices) // n for e in range(n)]
     loads = even if none else counts.tolist()
@@ -106,26 +113,30 @@ def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
         room[first:end] = [each] * (end - first)
     before = torch.tensor(room).to(chosen.device, non_blocking=True) - counts
     before = before.cumsum(0) - before  # places left empty before those of each expert
-    places = torch.arange(len(choices), device=chosen.device) + before[choices[order]]
+    taken = order[: sum(loads)] if spare and not none else order  # choices that are none stand last
+    places = torch.arange(len(taken), device=chosen.device) + before[choices[taken]]
     tokens = order.new_full((places_of(runs),), rows)
-    tokens[places] = order // active
-    return Layout(chosen.shape, torch.empty_like(order).index_put_((order,), places), tokens, runs)
+    tokens[places] = taken // active
+    place = torch.full_like(order, len(tokens)).index_put_((taken,), places)
+    return Layout(chosen.shape, place, tokens, runs, spare)
 
 
 def places_of(runs: Sequence[tuple[int, int, int]]) -> int:
     return sum((end - first) * places for first, end, places in runs)
 
 
-def mix_routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
-    """The mixture of x (rows, width) by the experts `chosen` (rows, active), with weights (rows, active). Once
-    differentiable."""
+def mix_routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture, on: Tensor | None = None) -> Tensor:
+    """The mixture of x (rows, width) by the experts `chosen` (rows, active), with weights (rows, active). `on` (rows,
+    active), bool: which choices there are, if not all; the weight of the others is 0. Once differentiable."""
     mixture = mixture.lower(x.device.type)
     down, _ = mixture.down
     x = x.to(down.dtype)
     if not len(x):
         return x.new_zeros(0, down.shape[1])
     block = block_of(chosen.numel(), len(down), x.dtype)
-    layout = layout_of(chosen, len(down), block, x[0].nbytes)
+    if on is not None:
+        chosen = chosen.masked_fill(~on, len(down))
+    layout = layout_of(chosen, len(down), block, x[0].nbytes, spare=0 if on is None else 1)
     tables = [table for product in (mixture.down, *mixture.parts) for table in product]
     result: Tensor = _Routed.apply(x, weights.to(x.dtype), layout, mixture.gating, mixture.weigh_input, *tables)  # type: ignore[no-untyped-call]
     return result
@@ -139,8 +150,9 @@ def can_group(x: Tensor, hidden: int) -> bool:
     return dtype == torch.bfloat16 and x.shape[-1] % 8 == 0 and hidden % 8 == 0 and x.shape[0] > 0
 
 
-def mix_grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
-    """As `mix_routed`, with one product for all experts, and nothing that waits for the host."""
+def mix_grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture, on: Tensor | None = None) -> Tensor:
+    """As `mix_routed`, with one product for all experts, and nothing that waits for the host: choices that are not `on`
+    are computed, too."""
     mixture = mixture.lower(x.device.type)
     x = x.to(mixture.down[0].dtype)
     order = chosen.flatten().argsort(stable=True)
@@ -156,6 +168,8 @@ def mix_grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) ->
     seen = x[order // chosen.shape[1]]
     h = mixture.gating(*(product(seen * w if mixture.weigh_input else seen, *part) for part in mixture.parts))
     y = product(h, *mixture.down)
+    if mixture.weigh_input and on is not None:
+        y = y * on.flatten()[order].to(y.dtype)[:, None]
     place = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=x.device))
     return (y if mixture.weigh_input else y * w)[place].view(*chosen.shape, -1).sum(1)
 
@@ -176,8 +190,15 @@ def _by_run(
 def _room(like: Tensor, layout: Layout, *widths: int) -> list[Tensor]:
     """Memory for what one run of experts needs at a time, (places, width) each: used again and again, it stays in the
     processor's cache."""
-    most = max((end - first) * places for first, end, places in layout.runs)
+    most = max(((end - first) * places for first, end, places in layout.runs), default=0)
     return [like.new_empty(most, width) for width in widths]
+
+
+def _table(like: Tensor, layout: Layout, width: int) -> Tensor:
+    """Memory for a row of each place; that of the spare one is 0."""
+    table = like.new_empty(layout.places, width)
+    table[len(layout.tokens) :] = 0
+    return table
 
 
 def _in(room: Tensor, tokens: Tensor) -> Tensor:
@@ -217,11 +238,11 @@ class _Routed(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weights: Tensor, layout: Layout, gating: Gating, weigh_input: bool, *tables: Tensor
     ) -> Tensor:
-        places, (_, width, hidden) = len(layout.tokens), tables[0].shape
+        places, (_, width, hidden) = layout.places, tables[0].shape
         w = weights.new_zeros(places).index_put_((layout.place,), weights.flatten())[:, None]
         keep = any(ctx.needs_input_grad)
         kept = [x.new_empty(places, hidden) if keep else None for _ in tables[2::2]]
-        results, (room,) = x.new_empty(places, width), _room(x, layout, x.shape[1])
+        results, (room,) = _table(x, layout, width), _room(x, layout, x.shape[1])
         by_run = _by_run(layout, [_readable(layout), w, results, *kept], tables)
         for (tokens, share, y, *outs), (down, bias, *parts) in by_run:
             seen = _gather(x, tokens, room)
@@ -244,7 +265,7 @@ class _Routed(torch.autograd.Function):
         needed = zip(tables, ctx.needs_input_grad[5:], strict=True)
         gradients = [_gradients(table, layout) if needs else None for table, needs in needed]
         grads = F.pad(grad, (0, 0, 0, 1))  # zeros behind it, for the places that are left empty
-        of_rows, of_w = x.new_empty(len(layout.tokens), x.shape[1]), torch.empty_like(w)
+        of_rows, of_w = _table(x, layout, x.shape[1]), _table(w, layout, 1)
         room_x, room_y, room_h, room_w = _room(x, layout, x.shape[1], grad.shape[1], *2 * tables[0].shape[2:])
         by_run = _by_run(layout, [_readable(layout), layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
         for (readable, tokens, share, of_share, of_seen, *products), entries in by_run:

@@ -16,12 +16,14 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
 
 @word(
     "experts",
-    streams=("x",),
+    streams=(("x",), ("x", "weights")),
     kind="channels",
+    width="x",
+    chooses=("weights",),
     padding=True,
     options={
         "n": whole("number of experts", minimum=1, shapes=True),
-        "active": whole("number of experts that each position uses", "min(2, n)", minimum=1),
+        "active": whole("number of experts that each position uses", "n if weights else min(2, n)", minimum=1),
         "hidden": whole("hidden width of an expert", "4 * x", minimum=1, shapes=True),
         "shared": whole("number of shared experts, which every position uses", 0, minimum=0, shapes=True),
         "gated": flag("gated linear unit: a second matrix gates the hidden layer", shapes=True),
@@ -59,7 +61,7 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "shift": number("added to what the gate multiplies", 0, later=True),
     },
     parameters={
-        "router.weight": "n * x",
+        "router.weight": "0 if weights else n * x",
         "router.bias": "n if router_bias else 0",
         "gate.weight": "n * hidden * x if gated else 0",
         "gate.bias": "n * hidden if gated and bias else 0",
@@ -93,9 +95,14 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
     },
     split_by=("hidden",),
     checks={
+        "weights == 0 or weights == n": "weights= has {weights} channels for {n} experts: give linear(x, {n}), say",
+        "not weights or (scoring == 'softmax' and renormalise and scale == 1)": "with weights= the formula makes the "
+        "weights: say there what scoring, renormalise and scale would",
+        "not weights or not (router_bias or selection_bias or groups > 1)": "with weights= the formula is the router: "
+        "say there what router_bias, selection_bias and groups would",
         "active <= n": "{active} active experts of {n}",
-        "active > 1 or n == 1 or not renormalise": "with one active expert its weight, made to sum to 1, is always 1, "
-        "and the router learns nothing from the task: give renormalise=False",
+        "active > 1 or n == 1 or not renormalise or weights": "with one active expert its weight, made to sum to 1, is "
+        "always 1, and the router learns nothing from the task: give renormalise=False",
         "bias_rate == 0 or selection_bias": "bias_rate changes a selection bias: give selection_bias=True",
         "n % groups == 0": "{n} experts do not divide into {groups} groups",
         "groups > 1 or active_groups == 1": "active_groups means nothing without groups",
@@ -106,7 +113,7 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "gated or limit == 0": "limit bounds the gate's products: give gated=True",
         "gated or shift == 0": "shift is added to what the gate multiplies: give gated=True",
     },
-    flops="2 * n * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
+    flops="(0 if weights else 2 * n * x) + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
     saved="x + n + active * 2 * x + (active + shared) * hidden * (4 if gated else 2)",
     example="x = x + experts(norm(x), n=8, active=2, hidden=128)",
     equation="y = sum over the active experts e of w_e mlp_e(x) + sum over the shared ones s of mlp_s(x), w = softmax "
@@ -134,6 +141,14 @@ class Experts(Word):
         limit, shift       with g = gate x and u = up x the hidden layer is f(min(g, limit)) (u' + shift), where u' is u
                            held between -limit and limit (gpt-oss: f = quick_gelu, limit 7, shift 1)
 
+    A formula can be the router instead: `experts(x, n=n, weights=w)` with a stream w of n channels,
+
+        y = sum over the active experts e of w_e mlp_e(x) + sum over the shared experts s of mlp_s(x),
+
+    where the active experts are those of the `active` channels of w that are largest in size, by default all n, and not
+    those whose channel is 0: `topk` makes such a w. An expert that is not active is not computed and has no gradient,
+    and its w_e has none. Then there is no router here.
+
     Scores and shares are in float32 at least. No position is dropped, however many choose one expert (departing from
     Switch, whose experts have a capacity), and no noise is added to r (departing from Shazeer et al.).
 
@@ -147,17 +162,18 @@ class Experts(Word):
         balance * n * sum over e of f_e p_e
 
     where f_e is the share of all choices that fell on expert e, and p_e the mean over the real positions of s_e divided
-    by the sum of all s. It is `balance` where the load is even, up to n times that where all choose the same. (Switch,
-    equation 4, for any number of active experts; `transformers` divides by the positions and not by the choices, and so
-    has `active` times as much.) A module that is called several times in a pass tells that of its last call.
+    by the sum of all s (with `weights`, of |w_e| divided by the sum of all |w|). It is `balance` where the load is
+    even, up to n times that where all choose the same. (Switch, equation 4, for any number of active experts;
+    `transformers` divides by the positions and not by the choices, and so has `active` times as much.) A module that is
+    called several times in a pass tells that of its last call.
 
     Measured in training, over what was seen since the last step: `largest_load`, the largest load over the mean, and
     `idle`, the share of experts that no position chose.
 
-    Parameters: router.weight (n, x), router.bias (n,); up.weight and gate.weight (n, hidden, x), down.weight (n, x,
-    hidden), their biases in one row each, expert after expert; shared.up.weight (shared hidden, x), ...: the shared
-    experts' sum is one mlp of their widths together. Matrices from N(0, 1 / (3 fan_in)), a fan_in of one expert; biases
-    0.
+    Parameters: router.weight (n, x), router.bias (n,), without `weights`; up.weight and gate.weight (n, hidden, x),
+    down.weight (n, x, hidden), their biases in one row each, expert after expert; shared.up.weight (shared hidden, x),
+    ...: the shared experts' sum is one mlp of their widths together. Matrices from N(0, 1 / (3 fan_in)), a fan_in of
+    one expert; biases 0.
 
     Cost: rows are sorted by expert, and each expert multiplies its own: a position pays for `active + shared` experts,
     in decoding too. Traced code (torch.compile, torch.export) must have shapes that no data decide: there every
@@ -166,9 +182,19 @@ class Experts(Word):
 
     choosing = ("router",)
 
-    def __init__(self, x: int, n: int, hidden: int, shared: int, gated: bool, bias: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        x: int,
+        n: int,
+        hidden: int,
+        shared: int,
+        gated: bool,
+        bias: bool,
+        weights: int | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        self.router = matrix(x, n, options["router_bias"])
+        self.router: Any = None if weights else matrix(x, n, options["router_bias"])
         self.gate = Matrices(n, x, hidden, bias) if gated else None
         self.up = Matrices(n, x, hidden, bias)
         self.down = Matrices(n, hidden, x, bias)
@@ -209,7 +235,7 @@ class Experts(Word):
     def counted(self) -> list[Tensor]:
         """What passes in training have counted since the last step: ranks that train together add it up in place."""
         if "choices" not in self._load:
-            self._load["choices"] = torch.zeros(self.n, device=self.router.weight.device)
+            self._load["choices"] = torch.zeros(self.n, device=self.up.weight.device)
         return [self._load["choices"]]
 
     @torch.no_grad()
@@ -224,29 +250,30 @@ class Experts(Word):
         # what a pass has left belongs to its graph: it is neither copied nor pickled
         return {**self.__dict__, "_balance": None, "_load": {}}
 
-    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1])
-        chosen, weights, shares = self.route(flat)
+    def forward(self, x: Tensor, weights: Tensor | None = None, real: Tensor | None = None) -> Tensor:
+        flat, given = x.reshape(-1, x.shape[-1]), weights is not None
+        chosen, weights, shares = self.route(flat) if weights is None else self.largest(weights.reshape(-1, self.n))
+        on = weights != 0 if given else None
         if self.training:
-            self._count(chosen, shares, None if real is None else real.reshape(-1))
+            self._count(chosen, on, shares, None if real is None else real.reshape(-1))
         rows, parts = flat, is_split(self.up.weight)
         if parts:
             rows, weights = replicate(flat, self.up.weight), replicate(weights, self.up.weight)
         if can_group(flat, self.hidden):
-            y = mix_grouped(rows, chosen, weights, self._mixture())
+            y = mix_grouped(rows, chosen, weights, self._mixture(), on)
         elif cpu.tracing() or x.is_meta:
-            y = self._everywhere(rows, chosen, weights)
+            y = self._everywhere(rows, chosen, weights, on)
         elif grouped.wanted():
-            y = self._by_choice(rows, chosen, weights.to(rows.dtype)[..., None])
+            y = self._by_choice(rows, chosen, weights.to(rows.dtype)[..., None], on)
         else:
-            y = mix_routed(rows, chosen, weights, self._mixture())
+            y = mix_routed(rows, chosen, weights, self._mixture(), on)
         if parts:
             y = add_up(y, self.up.weight)
         if self.shared is not None:
             y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)
 
-    def _by_choice(self, rows: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    def _by_choice(self, rows: Tensor, chosen: Tensor, weights: Tensor, on: Tensor | None) -> Tensor:
         """As `mix_routed`, without a layout that depends on what was chosen; weights (rows, active, 1)."""
         mixture = self._mixture()
         seen = rows[:, None].expand(-1, self.active, -1)
@@ -254,7 +281,9 @@ class Experts(Word):
             seen = seen * weights
         h = mixture.gating(*(grouped.linear(seen, *part, chosen) for part in mixture.parts))
         y = grouped.linear(h, *mixture.down, chosen)
-        return (y if mixture.weigh_input else y * weights).sum(1)
+        if mixture.weigh_input:
+            weights = torch.ones_like(weights) if on is None else on[..., None].to(y.dtype)
+        return (y * weights).sum(1)
 
     def take_part(self, rank: int, size: int) -> None:
         """Keep the hidden channels of each expert whose turn it is; the first rank adds the biases of the results."""
@@ -280,6 +309,16 @@ class Experts(Word):
             weights = shares.gather(-1, chosen)
         return chosen, weights if options["scale"] == 1 else weights * options["scale"], shares
 
+    def largest(self, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What `route` gives, of weights (rows, n) that a formula made: a choice of weight 0 is none."""
+        weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        sizes = weights.abs()
+        chosen = sizes.detach().topk(self.active, -1).indices
+        ours = weights.gather(-1, chosen)
+        # no gradient where it is 0: it is not computed what the expert would add
+        ours = ours.where(ours != 0, ours.detach())
+        return chosen, ours, sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+
     def _choose(self, logits: Tensor, shares: Tensor) -> Tensor:
         """What the chosen experts have most of: the scores, or where they count, shares and biases; -inf outside of
         the best groups."""
@@ -295,9 +334,10 @@ class Experts(Word):
         open_groups = open_groups.scatter(-1, best.topk(self.options["active_groups"], -1).indices, True)
         return by_group.masked_fill(~open_groups[..., None], float("-inf")).flatten(-2)  # type: ignore[no-any-return]
 
-    def _count(self, chosen: Tensor, shares: Tensor, real: Tensor | None) -> None:
+    def _count(self, chosen: Tensor, on: Tensor | None, shares: Tensor, real: Tensor | None) -> None:
         """The load of the real rows, and the loss that evens it: balance n sum_e f_e p_e."""
-        hits = torch.zeros_like(shares).scatter_(-1, chosen, 1.0)
+        hits = torch.zeros_like(shares)
+        hits = hits.scatter_(-1, chosen, 1.0) if on is None else hits.scatter_(-1, chosen, on.to(hits.dtype))
         if self.options["scoring"] == "sigmoid":
             shares = shares / shares.sum(-1, keepdim=True)
         rows: Tensor | int = max(1, len(hits))
@@ -308,7 +348,8 @@ class Experts(Word):
         if not again:
             self._load["choices"] = load if before is None else before + load
         if self.balance:
-            balance = self.balance * self.n * (load / (rows * self.active) * (shares.sum(0) / rows)).sum()
+            choices = rows * self.active if on is None else load.sum().clamp(min=1)
+            balance = self.balance * self.n * (load / choices * (shares.sum(0) / rows)).sum()
             self._balance = self._balance if again else balance
 
     def _gating(self, up: Tensor, gate: Tensor | None = None) -> Tensor:
@@ -324,12 +365,15 @@ class Experts(Word):
         parts = [part.product() for part in (self.up, self.gate) if part is not None]
         return Mixture(self._gating, self.options["weigh_input"], self.down.product(), parts)
 
-    def _everywhere(self, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    def _everywhere(self, flat: Tensor, chosen: Tensor, weights: Tensor, on: Tensor | None) -> Tensor:
         """The same sum with every expert over every row, most with weight 0: products whose shapes are fixed."""
         none = flat.new_zeros(flat.shape[0], self.n)
         spreads = none.scatter(-1, chosen, weights.to(none.dtype))
         # what multiplies the products of a row, and what its hidden layers
-        inner, outer = (spreads, none.scatter(-1, chosen, 1.0)) if self.options["weigh_input"] else (None, spreads)
+        inner, outer = None, spreads
+        if self.options["weigh_input"]:
+            ones = torch.ones_like(weights) if on is None else on
+            inner, outer = spreads, none.scatter(-1, chosen, ones.to(none.dtype))
 
         def product(part: Matrices) -> Tensor:
             weight, bias = part.product()

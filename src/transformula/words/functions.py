@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from . import cpu
 from .mlp import ACTIVATIONS
-from .word import Word, number, word
+from .word import Word, number, split, whole, word
 
 
 @word(
@@ -190,6 +190,41 @@ class Maximum(Word):
     @staticmethod
     def function(a: Tensor, b: Tensor) -> Tensor:
         return torch.maximum(a, b)
+
+
+@word(
+    "topk", streams=(("x",), ("x", "by")), numbers=("k",), kind="function", width="x", saved="x / 4",
+    chooses=("x", "by"),
+    options={
+        "k": whole("how many channels are kept", minimum=1),
+        "size": whole("so many are kept of each slice of this many channels", "x", minimum=1),
+    },
+    checks={
+        "x % size == 0": "the width {x} does not divide into slices of {size}",
+        "k <= size": "{k} channels of {size} are kept",
+        "by == 0 or by == x": "x has {x} channels, and by= has {by}",
+    },
+    initial_scale="unknown",
+    example="h = norm(x); w = topk(softmax(linear.router(h, 8)), 2); x = x + experts(h, n=8, active=2, weights=w)",
+    equation="y_c = x_c where c is one of the k largest channels of x, or of by, else 0",
+    source="of experts: Shazeer et al., 1701.06538; of hidden units: Makhzani and Frey, 1312.5663",
+)
+class TopK(Word):
+    """y_c = x_c at the k channels where x is largest, else 0: (..., x) to (..., x).
+
+    `by=r`, of as many channels, chooses in the place of x: y_c = x_c at the k channels where r is largest. With `size=`
+    k are kept in each slice of so many channels. Of equal channels any may be kept, but k are. The gradient goes to
+    what is kept; the choice has none, and so `by` has none.
+
+    What is kept is often divided by its sum: with w = topk(softmax(r), k), w / sum(w) is the softmax of r over the k
+    largest. topk(ones(r, n), k, by=r) is 1 where r is largest.
+    """
+
+    @staticmethod
+    def function(x: Tensor, by: Tensor | None = None, *, k: int, size: int) -> Tensor:
+        ranks = split(x if by is None else by, -1, size).detach()
+        kept = torch.zeros_like(ranks).scatter(-1, ranks.topk(k, -1).indices, 1.0)
+        return torch.where(kept.flatten(-2) > 0, x, 0)
 
 
 @word(

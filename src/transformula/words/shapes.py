@@ -1,5 +1,5 @@
-"""Taking apart and putting together, without weights: channels by `part join repeat pad dot channel_mean`, positions
-by `mean maxpool pick`; `ones` are made of nothing."""
+"""Taking apart and putting together, without weights: channels by `part slice join repeat pad dot channel_mean`,
+positions by `mean maxpool pick`; `ones` are made of nothing."""
 
 import torch
 from torch import Tensor
@@ -33,6 +33,30 @@ class ChannelPart(Word):
     def function(x: Tensor, *, i: int, n: int) -> Tensor:
         size = x.shape[-1] // n
         return x[..., (i - 1) * size : i * size]
+
+
+@word(
+    "slice",
+    streams=("x",),
+    numbers=("first", "size"),
+    kind="shape",
+    width="size",
+    options={
+        "first": whole("the first channel that is taken, from 1", minimum=1),
+        "size": whole("how many channels are taken", "x - first + 1", minimum=1),
+    },
+    checks={"first + size - 1 <= x": "there are no channels {first} to {first} + {size} - 1 of {x}"},
+    initial_scale="same",
+    example="h = linear(norm(x), width + 8); x = x + slice(h, 1, width) * channel_mean(slice(h, width + 1, 8))",
+    equation="y = channels first to first + size - 1 of x",
+)
+class Slice(Word):
+    """`size` channels of x from channel `first` on, counted from 1: (..., x) to (..., size); by default all that
+    follow. Parts of equal width are `part(x, i, n)`."""
+
+    @staticmethod
+    def function(x: Tensor, *, first: int, size: int) -> Tensor:
+        return x[..., first - 1 : first - 1 + size]
 
 
 @word(

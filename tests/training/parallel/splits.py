@@ -196,6 +196,7 @@ def compared(names: list[str], tolerance: float, trained_names: list[str]) -> di
         "dropped": dropped(),
         "decoded": decoded(["llama", "gpt-oss", "linear-transformer", "t5"]),
         "made again": made_again("qwen3"),
+        "routed": routed(),
     }
 
 
@@ -214,6 +215,17 @@ def decoded(names: list[str]) -> dict[str, float]:
             steps = [view.step(chunk, decoding) for chunk in (tokens[:, :4], tokens[:, 4:5], tokens[:, 5:])]
         far[name] = off(expected, torch.cat(steps, 1))
     return far
+
+
+def routed() -> dict[str, float]:
+    """How far gradients are from those of the whole model where a formula is the router of split experts."""
+    router = "h = norm(x); w = topk(softmax(linear.router(h, 4)), 2, by=linear.ranks(h, 4))"
+    layer = f"{router}; x = x + experts(h, n=4, active=2, hidden=6, shared=1, weights=w)"
+    model = randomise(build(made(layer, width=8, vocab=4), dtype=torch.float64)).train()
+    whole, given = copy.deepcopy(model), {"tokens": torch.arange(12).view(2, 6) % 4}
+    split_tensors(model, init_device_mesh("cpu", (2,)))
+    expected, found = gradients(whole, given), gradients(model, given)
+    return {"loss": off(expected[1], found[1])} | {key: off(one, found[2][key]) for key, one in expected[2].items()}
 
 
 def made_again(name: str) -> dict[str, float]:

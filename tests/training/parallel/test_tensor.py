@@ -60,3 +60,8 @@ def test_a_split_model_writes_step_by_step_as_the_whole_one_reads(found: list[di
 def test_lines_that_are_made_again_have_the_same_gradients(found: list[dict[str, Any]]) -> None:
     for of_rank in found:
         assert of_rank["made again"] and max(of_rank["made again"].values()) < 1e-12
+
+
+def test_a_formula_routes_split_experts_as_whole_ones(found: list[dict[str, Any]]) -> None:
+    for of_rank in found:
+        assert "layers.1.router.weight" in of_rank["routed"] and max(of_rank["routed"].values()) < 1e-10
