@@ -20,7 +20,7 @@ from transformula.interop.parity.theirs import EAGER, TheirClass
 
 MELS, FRAMES = 8, 24
 ROWS = (
-    "decoders", "dense_decoders", "older_decoders", "expert_decoders",
+    "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders",
     "others", "relatives_of_bert", "seq2seq_and_images",
 )  # fmt: skip
 
