@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.interop.named.decoders import FEWER, WINDOWED
 from tests.interop.named.expert_decoders import family
+from tests.interop.named.tiny import rope
+from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
+from tests.peers.hub import KV_HEADS
 
 SPARSE_MIXER = {"num_local_experts": 6, "num_experts_per_tok": 2, "pad_token_id": 0}
 LFM2 = {
@@ -13,6 +16,8 @@ LFM2 = {
     "num_dense_layers": 1,
     "layer_types": ["conv", "full_attention", "conv"],
 }
+GPT = {"vocab_size": VOCAB, "d_model": WIDTH, "n_layers": DEPTH, "n_heads": HEADS, "max_seq_len": CONTEXT}
+FFN = {"ffn_hidden_size": 20, "moe_num_experts": 6, "moe_top_k": 3}
 ROWS = [
     family("phimoe", "Phimoe", {**FEWER, **SPARSE_MIXER, "router_jitter_noise": 0.3}),
     family(
@@ -35,6 +40,26 @@ ROWS = [
             "routed_scaling_factor": 2.5,
             "conv_bias": True,
             "tie_word_embeddings": False,
+        },
+    ),
+    family(
+        "dbrx",
+        "Dbrx",
+        {
+            **GPT,
+            **rope(500000),
+            "attn_config": {"kv_n_heads": KV_HEADS, "clip_qkv": 0.5, "rope_theta": 500000.0},
+            "ffn_config": FFN,
+        },
+    ),
+    family(
+        "dbrx-squares",
+        "Dbrx",
+        {
+            **GPT,
+            **rope(10000, "linear", factor=2.0),
+            "attn_config": {"kv_n_heads": HEADS, "clip_qkv": 3.0, "rope_theta": 10000.0},
+            "ffn_config": {**FFN, "moe_normalize_expert_weights": 2.0, "ffn_act_fn": {"name": "gelu"}},
         },
     ),
 ]
