@@ -1,11 +1,17 @@
-"""Rows of decoders whose formula is the router of their experts."""
+"""Rows of models whose formula is the router of their experts."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from tests.interop.named.decoders import FEWER, WINDOWED
 from tests.interop.named.expert_decoders import family
+from tests.interop.named.others import writer
 from tests.interop.named.tiny import rope
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
+from tests.peers.cases.seq2seq import T5
 from tests.peers.hub import KV_HEADS
 
 SPARSE_MIXER = {"num_local_experts": 6, "num_experts_per_tok": 2, "pad_token_id": 0}
@@ -18,6 +24,16 @@ LFM2 = {
 }
 GPT = {"vocab_size": VOCAB, "d_model": WIDTH, "n_layers": DEPTH, "n_heads": HEADS, "max_seq_len": CONTEXT}
 FFN = {"ffn_hidden_size": 20, "moe_num_experts": 6, "moe_top_k": 3}
+SWITCH = {**T5, "num_experts": 4, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+
+
+def exact_router(model: Any) -> None:
+    """Routers that compute in float32 whatever the model's type is."""
+    for module in model.modules():
+        if hasattr(module, "ignore_padding_tokens"):
+            module.dtype = torch.float64
+
+
 ROWS = [
     family("phimoe", "Phimoe", {**FEWER, **SPARSE_MIXER, "router_jitter_noise": 0.3}),
     family(
@@ -61,5 +77,26 @@ ROWS = [
             "attn_config": {"kv_n_heads": HEADS, "clip_qkv": 3.0, "rope_theta": 10000.0},
             "ffn_config": {**FFN, "moe_normalize_expert_weights": 2.0, "ffn_act_fn": {"name": "gelu"}},
         },
+    ),
+    writer(
+        "switch_transformers",
+        "SwitchTransformersForConditionalGeneration",
+        "SwitchTransformers",
+        SWITCH,
+        exact=exact_router,
+    ),
+    writer(
+        "switch_transformers-capacity",
+        "SwitchTransformersForConditionalGeneration",
+        "SwitchTransformers",
+        {
+            **SWITCH,
+            "num_decoder_layers": 2,
+            "num_sparse_encoder_layers": 3,
+            "expert_capacity": 2,
+            "router_bias": True,
+            "dense_act_fn": "gelu",
+        },
+        exact=exact_router,
     ),
 ]

@@ -348,4 +348,4 @@ class Equations:
 
 
 def put_number(name: str, variable: str, number: int) -> str:
-    return re.sub(rf"(?<!\w){variable}(?!\w)", str(number), name)
+    return re.sub(rf"(?<![^\W_]){variable}(?!\w)", str(number), name)  # of `experts.E`, and of `expert_E`
