@@ -18,7 +18,9 @@ from transformula.language.check import check
 from transformula.words import vocabulary
 
 INTEROP = Path(transformula.interop.__file__).parent
-LONGEST = {"mobilebert": 80, "t5": 80, "bart": 80, "whisper": 80}
+LONGEST = dict.fromkeys(
+    ("mobilebert", "t5", "bart", "whisper", "switch_transformers", "granitemoehybrid", "laguna"), 80
+)
 """Lines of a data file, where 60 are too few: several stacks, or several forms of a layer."""
 
 

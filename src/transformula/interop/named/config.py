@@ -193,6 +193,7 @@ class ConfigReader:
     def plain(self, key: Key, path: str, value: Any) -> Any:
         if key.table:
             table = common().tables[key.table]
+            value = str(value).lower() if isinstance(value, bool) else value  # a flag beside names
             if not isinstance(value, str) or value not in table:
                 raise self.wrong(path, value, f"expected one of {', '.join(table)}")
             return table[value]
