@@ -42,6 +42,7 @@ LAGUNA = {
     "sliding_window": WINDOW,
     "layer_types": ["full_attention", "sliding_attention", "full_attention"],
 }
+MELLUM = {key: value for key, value in LAGUNA.items() if key != "shared_expert_intermediate_size"}
 COHERE = {**WINDOWED, "num_experts": 6, "num_experts_per_tok": 3, "head_dim": SIZE, "sliding_window_pattern": 2}
 
 
@@ -185,6 +186,21 @@ ROWS = [
             "shared_expert_combination_strategy": "sum",
             "expert_selection_fn": "sigmoid",
             "norm_topk_prob": False,
+        },
+    ),
+    family("mellum", "Mellum", {**FEWER, **MELLUM, **of_kinds(500000.0, 10000.0)}),
+    family(
+        "mellum-dense",
+        "Mellum",
+        {
+            **FEWER,
+            **MELLUM,
+            **of_kinds(10000.0, 1000.0),
+            "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+            "mlp_layer_types": ["sparse", "dense", "sparse"],
+            "norm_topk_prob": False,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
         },
     ),
 ]
