@@ -73,6 +73,8 @@ CALLS = {
     "linear": "x = x + linear(norm(x), size=width{})",
     "lowrank": "x = x + lowrank(norm(x), rank=8{})",
     "conv": "x = x + conv(norm(x), length=3{})",
+    "conv2d": "causal: false\nlayer: x = x + conv2d(norm(x), side=3{})",
+    "pool2d": "causal: false\nlayer: x = x + pool2d(norm(x), side=3{})",
     "mix": "h = x[:]; x = x + mix(h{})",
     "embed": "before: x = embed(tokens{})\nlayer: x = x + mlp(norm(x))",
     "positions": "before: x = embed(tokens) + positions(tokens{})\nlayer: x = x + mlp(norm(x))",

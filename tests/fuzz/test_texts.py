@@ -38,6 +38,7 @@ scalar(0) vector(1) norm(x) mlp(norm(x)) attention(norm(x)) mix(x[:]) embed(x) p
 scan(x,-1) running_sum(x) delta(x,x,x,1) selective_scan(x,x,x,x,x) experts(x,n=4,active=2) ngrams(x) transitions(x)
 pick(x,1) pick(x,at="end") top(x,keep=0.5) linear_attention(x) gru(x) lstm(x) conv(x,3) attend(x,x,x) spell(x) write(x)
 rotary(x) dot_scores(x,x) sum_heads(x,x) relative_bias(x) collapse(x) repeat(x,2) gate(x,x) lowrank(x,2) maxpool(x,2)
+conv2d(x,3) conv2d(x,2,stride=2) pool2d(x,3)
 depth: width: layer: layers: before: after: order: share: causal: words: language: name: inputs: extra: about:
 + - * / // % ** ( ) [ ] [:] = == . , ; : # | " \\ 0 1 2 -1 0.5 1e9 1e-9 1e400 9999999999 007 0x10 1_0 1j ² ١ ℵ é
 """

@@ -13,15 +13,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.invariants.harness import CAUSAL, built, fresh, inputs, single
+from tests.invariants.harness import CAUSAL, built, fresh, inputs, randomise, single
 from transformula import Model, gallery
 from transformula.cli import main
 from transformula.errors import CheckpointError, MissingExtra
 from transformula.interop import programs
 from transformula.interop.folder import convert, save_model
 from transformula.interop.programs import ABOUT, Port, Program
-from transformula.model import stateless
+from transformula.language.check import check
+from transformula.language.model_file import read_text
+from transformula.model import build, stateless
 from transformula.ownership import MARKER
+from transformula.words import vocabulary
 from transformula.words.word import Word, word
 
 ROWS, LENGTH = 3, 9
@@ -277,3 +280,36 @@ def test_pictures_of_four_squares() -> None:
     image = torch.randn(3, 1, 8, 8)
     made, *_ = programs.programs_of(model)["model"].exported.module()(image)
     assert torch.allclose(made, model(image=image), atol=1e-6)
+
+
+STAGES = """
+near:
+  causal: false
+  depth: 1
+  width: 8
+  before: x = patches(image, 7, stride=4, padding=2)
+  layer: x = x + conv2d(norm(x), 3, depthwise=True{near})
+far:
+  causal: false
+  depth: 1
+  width: 12
+  before: x = conv2d(near, 2, 12, stride=2{near})
+  layer: h = norm(x); x = x + pool2d(h, 3{far}) - pool2d(h, 3, kind="max"{far})
+output: logits = linear(mean(x), 3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [True, False])
+def test_grids_of_every_size(columns: bool, tmp_path: Path) -> None:
+    """Square pictures of every size; with columns, pictures that are as wide, of every height."""
+    stated = {"near": ", columns=8", "far": ", columns=4"} if columns else {"near": "", "far": ""}
+    model = randomise(build(check(read_text(STAGES.format(**stated)), vocabulary()))).eval()
+    save_model(tmp_path / "onnx", model, format="onnx")
+    program, exported = InONNXRuntime(tmp_path / "onnx"), programs.programs_of(model)["model"].exported.module()
+    for rows, height, width in [(1, 32, 32), (3, 48, 32)] if columns else [(2, 32, 32), (3, 48, 48)]:
+        image = torch.randn(rows, 3, height, width)
+        expected = model(image=image)
+        assert torch.allclose(exported(image)[0], expected, atol=1e-6)
+        made = program.run("model", {"image": image.numpy()})["logits"]
+        assert np.allclose(made, expected.detach().numpy(), atol=1e-5)

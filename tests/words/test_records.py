@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import pickle
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformula.errors import InputError
 from transformula.language.numbers import evaluate_text
 from transformula.model.segment_memory import tensors_of
 from transformula.words.attention import DotAttention
+from transformula.words.grid import results
 from transformula.words.scores import AttentionSettings
 from transformula.words.word import word_class
 
@@ -103,6 +105,9 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("conv", X, {"length": 3, **o}) for o in ({}, {"size": 12, "bias": False}, {"depthwise": True}, {"stride": 2})],
     ("conv", X, {"length": 1}),
     *[("conv", X, {"length": 3, "padding": "valid", **o}) for o in ({}, {"groups": 4}, {"stride": 2, "size": 12})],
+    *[("conv2d", X, {"side": 3, "columns": 3, **o}) for o in ({}, {"size": 12, "stride": 2}, {"depthwise": True})],
+    *[("conv2d", X, {"side": 2, "columns": 3, **o}) for o in ({"groups": 4}, {"dilation": 2, "padding": 2})],
+    *[("pool2d", X, {"side": 3, "columns": 3, **o}) for o in ({}, {"kind": "max", "stride": 2})],
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     *[("scan", {"x": 32, "decay": d}, {}) for d in (32, 4)],
@@ -133,6 +138,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("sum_heads", {"s": 1, "w": 4}, {}),
     ("prepend", {"a": 32, "b": 32}, {}),
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
+    ("patches", {"image": 1}, {"size": 7, "stride": 4, "padding": 2}),
     *[(f, X, {}) for f in "relu gelu gelu_tanh quick_gelu elu silu tanh sigmoid softplus softmax exp log sqrt".split()],
     *[(f, X, {}) for f in "abs sin cos running_sum channel_mean".split()],
     ("clamp", X, {"low": 0.2, "high": 0.8}),
@@ -215,6 +221,10 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
         if record.real == "strided":
             first, step = (evaluate_text(text, names) for text in record.strided)
             expected = len(range(first, streams[0].shape[1], step))
+        if record.real == "grid":
+            sides = LENGTH // names["columns"], names["columns"]
+            options = {key: names[key] for key in ("stride", "padding", "dilation") if key in names}
+            expected = math.prod(results(side, names["side"], **options) for side in sides)
         assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else expected)
 
 

@@ -29,11 +29,12 @@ from torch.fx import Node
 from ..errors import CheckpointError, TransformulaError, shortened
 from ..language.word_calls import SEVERAL_IDS
 from ..model import stateless
-from ..model.dataflow import DECODED, input_sequences, makers
+from ..model.dataflow import DECODED, input_sequences, makers, windows_of
 from ..model.model_code import IDS
 from ..model.stateless import LENGTHS, NEXT, POSITIONS, Named
 from ..model.transformer import Transformer, evaluating
 from ..tokenizers.base import load as load_tokenizer
+from ..words.grid import results
 from .exchange import TEXT, text_of
 
 Shape = tuple[int | str, ...]
@@ -46,6 +47,7 @@ Function = Callable[..., Sequence[Tensor]]
 FREE = {"batch": 2, "new": 3, "past": 5}  # dimensions that are free in every model, with a size to trace with
 OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41)  # sizes of others; no two are equal, or they would be taken for one
 SQUARES = 6  # of a picture to trace with, unless a model has learned fewer positions: then 4, the only ones it can have
+MOST_PIXELS, NO_PICTURE = 1024, (-1, -1)  # of a side of a picture to trace with; what is made of no picture
 FEW = 4  # positions, where a model has learned fewer than the first of these
 SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
@@ -141,7 +143,8 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
         if name in squares:
             side, channels = int(squares[name]["size"]), int(squares[name]["channels"])
             wide = 2 if (model.positions_of(name) or SQUARES) < SQUARES else 3
-            examples.sizes |= {"height": 2 * side, "width": wide * side}
+            height, width = picture_of_grids(model) or (2 * side, wide * side)
+            examples.sizes |= {"height": height, "width": width}
             examples.add(name, ("batch", channels, "height", "width"), torch.float32)
         elif name in IDS:
             if (model.positions_of(name) or OTHERS[0]) < OTHERS[0]:
@@ -153,6 +156,41 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
     for length in dict.fromkeys(sequence[name] for name in names if name in sequence):
         examples.add(f"{length}{LENGTHS}", ("batch",), value=examples.sizes[length])
     return examples
+
+
+def picture_of_grids(model: Transformer) -> tuple[int, int] | None:
+    """Height and width of the smallest square picture whose positions are what the model's words of grids take, with
+    two rows and columns at least: of one, exported code would hold for one alone. None where it has no such words, or
+    none of pictures."""
+    described = [
+        windows_of(value, model.architecture)
+        for section in model.architecture.sections()
+        for value in section.calls()
+        if value.called.word.real == "grid"
+    ]
+    grids = [each for each in described if grid_of(each, MOST_PIXELS, MOST_PIXELS) != NO_PICTURE]
+    for side in range(1, MOST_PIXELS + 1) if grids else ():
+        if all(min(grid_of(each, side, side)) > 1 for each in grids):
+            return side, side
+    return None
+
+
+def grid_of(described: Any, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of a described sequence that is made of a picture; zeros where the picture makes no such grid,
+    NO_PICTURE where it is made of none."""
+    what, *parts = described or ("",)
+    if what == "image":
+        _, *squares = parts
+        return results(height, *squares), results(width, *squares)
+    if what != "grid":
+        return NO_PICTURE
+    columns, side, stride, padding, dilation, other = parts
+    shape = grid_of(other, height, width)
+    if shape == NO_PICTURE or min(shape) < 1:
+        return shape
+    if shape[1] != (columns or shape[0]):
+        return 0, 0
+    return results(shape[0], side, stride, padding, dilation), results(shape[1], side, stride, padding, dilation)
 
 
 def trace(model: Transformer, run: Callable[[Transformer, Named], Named], examples: Examples) -> Program:

@@ -123,10 +123,13 @@ class WordRecord:
     chooses: tuple[str, ...] = ()  # streams by whose numbers it chooses: what makes them is never rounded to bytes
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
-    # (those made of real positions of its stream, see `strided`), "patches" (all squares of `size` pixels), "rows" (all
-    # of `rows`); "": all, of a number that does not matter.
+    # (those made of real positions of its stream, see `strided`), "grid" (those whose window has a real position of its
+    # stream in the middle, see words/grid.py), "patches" (all squares of `size` pixels), "rows" (all of `rows`); "":
+    # all, of a number that does not matter.
     real: str = ""
-    strided: tuple[str, str] = ("0", "stride")  # expressions (m, n): i is real if position m + n i of the stream is
+    # Expressions by which it is made; calls for which they are equal make one sequence of one stream. Of "strided" (m,
+    # n): i is real if position m + n i of the stream is.
+    strided: tuple[str, ...] = ("0", "stride")
     initial_scale: str = ""  # how large the result is while sublayers yield zero, see words/word.py
     constant: str = ""  # of a function, expression of c: each channel of the result where all of the stream are c
     # Of a function: where the result is surely not 0: of "positive" arguments, "everywhere" but at 0; "": unknown.

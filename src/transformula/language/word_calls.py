@@ -40,6 +40,7 @@ class WordCalls:
     # `WordCall.key` -> all options, so that those of a deep model are resolved once.
     resolved: dict[Any, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)  # the sequence of a table -> its rows
+    alike: dict[tuple[Any, ...], str] = field(default_factory=dict)  # what makes a sequence -> its first name
 
 
 @dataclass
@@ -343,7 +344,7 @@ class WordCall:
             sequence = f"{self.name}.{len(self.scope.section.values)}.{self.scope.section.title}"
             if "rows" in resolved:
                 self.model.rows[sequence] = resolved["rows"]
-            return sequence
+            return self.model.alike.setdefault(self.made_as(sequence), sequence)
         if not self.streams:
             return ""
         sequences, by_name = [value.sequence for _, value in self.streams], dict(self.streams)
@@ -355,6 +356,14 @@ class WordCall:
         for left, right, *_ in (pair for pair in pairs if len(set(pair)) > 1):
             raise self.context.apart(self.place, left or "none", right or "none")
         return sequences[0] if whose == "first" else ""
+
+    def made_as(self, sequence: str) -> tuple[Any, ...]:
+        """By what two sequences that words make are one: they have the same positions of the same stream."""
+        record = self.record
+        if record.real not in ("strided", "grid"):
+            return (sequence,)
+        numbers = map(self.expression, record.strided)
+        return (record.name if record.real == "strided" else "", self.streams[0][1].sequence, *numbers)
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
         values = [value for _, value in self.streams]

@@ -18,6 +18,7 @@ from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
 from ..language.numbers import evaluate_text
 from ..words.cpu import numberless
+from ..words.grid import middles, results
 from ..words.word import word_class
 
 DECODED = "tokens"  # the sequence that is written step by step
@@ -224,9 +225,10 @@ def description(sequence: str, architecture: Architecture) -> Any:
 
     ("input", *names)       those of the inputs of one sequence
     ("rows", n)             n positions, all real
-    ("image", name, size)   the squares of an image, all real
+    ("image", name, size, stride, padding)      the squares of an image, all real
     ("joined", a, b)        those of one, then those of another
     ("every", m, n, a)      those numbered m, m + n, m + 2 n, ... of another
+    ("grid", columns, side, stride, padding, dilation, a)       those in the middle of windows of another, a grid
     None                    all real, of a length that does not matter
     """
     value = makers(architecture).get(sequence)
@@ -239,13 +241,22 @@ def description(sequence: str, architecture: Architecture) -> Any:
         case "joined":
             return ("joined", *(description(a.sequence, architecture) for a in value.args))
         case "patches":
-            return ("image", value.args[0].name, int(options["size"]))
+            return ("image", value.args[0].name, *(int(options[key]) for key in ("size", "stride", "padding")))
+        case "grid":
+            return windows_of(value, architecture)
         case "strided":
             first, step = (int(evaluate_text(text, value.called.numbers)) for text in value.called.word.strided)
             return ("every", first, step, description(value.args[0].sequence, architecture))
         case "rows":
             return ("rows", int(options["rows"]))
     return None
+
+
+def windows_of(value: Value, architecture: Architecture) -> tuple[Any, ...]:
+    """The windows that a word of grids looks at, described."""
+    keys = ("columns", "side", "stride", "padding", "dilation")
+    windows = (int(value.called.options.get(key, 1)) for key in keys)
+    return ("grid", *windows, description(value.args[0].sequence, architecture))
 
 
 def input_sequences(architecture: Architecture) -> dict[str, list[str]]:
@@ -294,13 +305,17 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
         first, step, other = parts
         # contiguous: exported code would hold only for lengths whose strides are in the order of these
         return _real(lengths, other, inputs)[:, first::step].contiguous()
+    if what == "grid":
+        *windows, other = parts
+        return middles(_real(lengths, other, inputs), *windows)
     any_input = next(iter(inputs.values()))
     batch, device = any_input.shape[0], any_input.device
     if what == "rows":
         count = parts[0]
     elif what == "image":
-        height, width = inputs[parts[0]].shape[-2:]
-        count = (height // parts[1]) * (width // parts[1])
+        name, *squares = parts
+        height, width = (results(side, *squares) for side in inputs[name].shape[-2:])
+        count = height * width
     else:
         count = inputs[parts[0]].shape[1]
         for each in (lengths[name] for name in parts if lengths.get(name) is not None):

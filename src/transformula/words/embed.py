@@ -214,10 +214,14 @@ class Positions(Word):
         "channels": whole("color channels of a pixel", 3, minimum=1, shapes=True),
         "bias": flag("whether there is a bias b", True, shapes=True),
         "width": whole("width of the result", "width", minimum=1, shapes=True),
+        "stride": whole(
+            "how far patches are apart, in pixels; below size they overlap", "size", minimum=1, later=True
+        ),
+        "padding": whole("rows and columns of zeros on each side of the image", 0, minimum=0, later=True),
     },
     parameters={"weight": "width * channels * size * size", "bias": "width if bias else 0"},
     flops="2 * width * channels * size * size",
-    saved="channels * size * size",
+    saved="channels * (size if stride == size and padding == 0 else stride) ** 2",
     example="causal: false\nbefore: p = patches(image, 4); x = p + positions(p, rows=64)",
     equation="y_i = W patch_i + b",
     source="ViT: Dosovitskiy et al., 2010.11929",
@@ -229,14 +233,20 @@ class Patches(Word):
     width / size: squares row by row, from the upper left. A flattened square holds its first channel row by row, then
     the second: so y is ViT's convolution with stride `size`, whose weight (width, channels, size, size) is W reshaped.
 
+    `stride=s, padding=p`: squares begin every s pixels, p pixels before the image, which is 0 outside; then rows =
+    (height + 2 p - size) // s + 1, and columns alike. A stride below `size` makes overlapping patches (PVT v2).
+
     weight W (width, channels * size * size), from N(0, 1 / (3 fan_in)); bias b (width,), 0.
 
-    Raises InputError for what is not such an image, and for a height or width that does not divide into squares.
+    Raises InputError for what is not such an image, and for a height or width that does not divide into squares, or
+    with another stride or padding is below `size`.
     """
 
-    def __init__(self, size: int, width: int, channels: int, bias: bool, image: int) -> None:
+    def __init__(
+        self, size: int, width: int, channels: int, bias: bool, image: int, stride: int, padding: int = 0
+    ) -> None:
         super().__init__()
-        self.size, self.channels = size, channels
+        self.size, self.channels, self.stride, self.padding = size, channels, stride, padding
         self.weight = empty(width, channels * size * size)
         self.bias = empty(width) if bias else None
         self.constants, self.deviations = {"bias": 0}, {"weight": spread(self.weight.shape[1])}
@@ -252,6 +262,8 @@ class Patches(Word):
             raise InputError(
                 f"an image is of floating-point numbers, this one of {image.dtype}: divide it by 255 first"
             )
+        if self.stride != size or self.padding:
+            return self.overlapping(image)
         batch, channels, height, width = image.shape
         if height % size or width % size:
             raise InputError(
@@ -261,6 +273,17 @@ class Patches(Word):
         squares = image.reshape(batch, channels, height // size, size, width // size, size)
         flat = squares.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * size * size)
         return F.linear(flat.to(self.weight.dtype), self.weight, self.bias)
+
+    def overlapping(self, image: Tensor) -> Tensor:
+        """Squares that begin every `stride` pixels, of an image with zeros around it."""
+        if min(image.shape[2:]) + 2 * self.padding < self.size:
+            raise InputError(
+                f"an image of {image.shape[2]} x {image.shape[3]} pixels with padding={self.padding} has no square of "
+                f"{self.size} x {self.size}: give a larger one, or choose another size"
+            )
+        weight = self.weight.view(-1, self.channels, self.size, self.size)
+        y = F.conv2d(image.to(weight.dtype), weight, self.bias, self.stride, self.padding)
+        return y.flatten(2).transpose(1, 2)
 
 
 @word(

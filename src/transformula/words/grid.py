@@ -1,0 +1,208 @@
+"""Positions as a grid, row by row: `conv2d` and `pool2d` look at a square window of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import InputError
+from .word import Word, choice, empty, flag, spread, whole, word
+
+
+def sides(length: int, columns: int, called: str) -> tuple[int, int]:
+    """Rows and columns of a grid of so many positions; `columns` 0: a square. Raises InputError for what is none."""
+    if columns:
+        if length % columns == 0:
+            return length // columns, columns
+        raise InputError(f"{called}: {length} positions are no grid of {columns} columns; say columns= as they are")
+    side: int = torch.sym_int(length**0.5 + 0.5)  # type: ignore[no-untyped-call]  # which exported code can express
+    if side * side == length:
+        return side, side
+    raise InputError(f"{called}: {length} positions are no square grid, rows as long as columns; say columns=")
+
+
+def results(side: int, window: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """How many windows there are along a side of the grid."""
+    return (side + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+
+
+def middles(real: Tensor, columns: int, side: int, stride: int, padding: int, dilation: int) -> Tensor:
+    """Which windows have a real position in the middle, (batch, windows), where `real` says which of the grid's are.
+
+    Real positions stand first, row by row, and so do these.
+    """
+    shape = sides(real.shape[1], columns, "real positions")
+    first = dilation * (side - 1) // 2 - padding
+    grid: Tensor = real.unflatten(1, shape)  # type: ignore[no-untyped-call]
+    for axis, length in enumerate(shape, 1):
+        places = first + stride * torch.arange(results(length, side, stride, padding, dilation), device=real.device)
+        grid = grid.index_select(axis, places.clamp(0, length - 1))
+    return grid.flatten(1)
+
+
+class _Windows(Word):
+    """What words that look at windows of a grid share."""
+
+    def __init__(self, side: int, stride: int, padding: int, columns: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.side, self.stride, self.padding, self.columns, self.dilation = side, stride, padding, columns, dilation
+
+    def grid(self, x: Tensor) -> Tensor:
+        """(batch, positions, x) as (batch, x, rows, columns), whose channels lie side by side in memory."""
+        called = f"{self.record.name}({self.side})"
+        shape = sides(x.shape[1], self.columns, called)
+        if any(results(side, self.side, self.stride, self.padding, self.dilation) < 1 for side in shape):
+            seen = self.dilation * (self.side - 1) + 1
+            raise InputError(
+                f"{called}: its window of {seen} x {seen} does not fit into a grid of {shape[0]} x {shape[1]} with "
+                f"padding={self.padding}: give a larger grid, a smaller window or more padding"
+            )
+        return x.unflatten(1, shape).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call, no-any-return]
+
+    @staticmethod
+    def positions(y: Tensor) -> Tensor:
+        """A grid's positions, row by row."""
+        return y.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+@word(
+    "conv2d",
+    streams=("x",),
+    numbers=("side", "size"),
+    kind="positions",
+    width="size",
+    sequence="'first' if stride == 1 and 2 * padding == dilation * (side - 1) else 'own'",
+    reach="all",
+    order="'recurrent'",
+    real="grid",
+    strided=("columns", "stride", "dilation * (side - 1) - 2 * padding"),
+    padding=True,
+    options={
+        "side": whole("side of the square kernel, in positions", minimum=1, shapes=True),
+        "size": whole("width of the result", "x", minimum=1, shapes=True),
+        "depthwise": flag("depthwise convolution: each channel by itself", shapes=True),
+        "stride": whole("stride along rows and columns; above 1 the result is a sequence of its own", 1, minimum=1),
+        "dilation": whole("how far the kernel's positions are apart", 1, minimum=1),
+        "padding": whole(
+            "rows and columns of zeros on each side of the grid; by default the grid keeps its size if side is odd",
+            "dilation * (side - 1) // 2",
+            minimum=0,
+        ),
+        "groups": whole("groups of channels, each convolved by itself; depthwise: as many as channels", 1, minimum=1,
+            shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
+        "columns": whole("columns of the grid; 0: as many as rows", 0, minimum=0),
+    },
+    parameters={"weight": "side * side * size * (1 if depthwise else x // groups)", "bias": "size if bias else 0"},
+    checks={
+        "not depthwise or size == x": "depthwise keeps the width: size {size} is not {x}",
+        "not depthwise or groups == 1": "depthwise has a group for each channel: give it or groups=, not both",
+        "x % groups == 0 and size % groups == 0": "the widths {x} and {size} do not divide into {groups} groups",
+    },
+    flops="2 * side * side * size * (1 if depthwise else x / groups) / positions "
+    "* max(((positions / columns if columns > 0 else sqrt(positions)) + 2 * padding - dilation * (side - 1) - 1) "
+    "// stride + 1, 0) "
+    "* max(((columns if columns > 0 else sqrt(positions)) + 2 * padding - dilation * (side - 1) - 1) // stride + 1, 0)",
+    saved="x",
+    example="causal: false\nlayer: x = x + mlp(norm(conv2d(x, 7, depthwise=True)))",
+    equation="y_rc = sum over i, j from 0 to side - 1 of W_ij x_(r + i - padding, c + j - padding) + b",
+    source="LeCun et al. 1989; depthwise in a layer: ConvNeXt, Liu et al., 2201.03545",
+)  # fmt: skip
+class Conv2d(_Windows):
+    """y_rc = sum over i, j = 0 ... side - 1 of W_ij x_(stride r + dilation i - padding, stride c + dilation j -
+    padding) + b: a convolution over positions that are a grid, row by row, such as the patches of an image.
+
+    x (batch, rows * columns, x), 0 outside the grid and its real positions; `columns` says how many there are, by
+    default as many as rows. y (batch, rows' * columns', size) with rows' = (rows + 2 padding - dilation (side - 1) - 1)
+    // stride + 1, and columns' alike. With an odd side, padding as it is by default and stride 1 the grid keeps its
+    size; else y is a sequence of its own, whose position is real if the one in the middle of its window is. Two calls
+    over one sequence make one sequence where stride and dilation (side - 1) - 2 padding agree: such can be added.
+
+    `groups=n`: W_ij has n blocks on its diagonal; `depthwise=True`: W_ij is diagonal.
+
+    weight (size, x / groups, side, side), depthwise (x, 1, side, side), from N(0, 1 / (3 fan_in)), fan_in = side^2 x /
+    groups, or side^2: PyTorch's Conv2d. bias (size,), 0.
+
+    Every position sees those after it, so a causal stack refuses it. Raises InputError for positions that are no such
+    grid, and for a grid that is smaller than the kernel.
+    """
+
+    def __init__(
+        self, x: int, side: int, size: int, depthwise: bool, stride: int, padding: int, dilation: int, groups: int,
+        bias: bool, columns: int,
+    ) -> None:  # fmt: skip
+        super().__init__(side, stride, padding, columns, dilation)
+        self.groups = x if depthwise else groups
+        self.weight = empty(size, x // self.groups, side, side)
+        self.bias = empty(size) if bias else None
+        self.constants, self.deviations = {"bias": 0}, {"weight": spread(self.weight[0].numel())}
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)
+        options = self.stride, self.padding, self.dilation, self.groups
+        return self.positions(F.conv2d(self.grid(x), self.weight, self.bias, *options))
+
+
+@word(
+    "pool2d",
+    streams=("x",),
+    numbers=("side",),
+    kind="positions",
+    sequence="'first' if stride == 1 and 2 * padding == side - 1 else 'own'",
+    reach="all",
+    real="grid",
+    strided=("columns", "stride", "side - 1 - 2 * padding"),
+    padding=True,
+    options={
+        "side": whole("side of the square window, in positions", minimum=1),
+        "kind": choice("what is taken of a window: the mean or the largest", ["mean", "max"]),
+        "stride": whole("stride along rows and columns; above 1 the result is a sequence of its own", 1, minimum=1),
+        "padding": whole(
+            "how far windows reach beyond the grid; by default the grid keeps its size if side is odd",
+            "(side - 1) // 2",
+            minimum=0,
+        ),
+        "columns": whole("columns of the grid; 0: as many as rows", 0, minimum=0),
+    },
+    checks={"2 * padding <= side": "padding {padding} is more than half of the window's side {side}"},
+    saved="x",
+    example="causal: false\nlayer: h = norm(x); x = x + pool2d(h, 3) - h; x = x + mlp(norm(x))",
+    equation="y_rc = mean, or max, of x over the window around r, c",
+    source="as a layer's mixing of positions: PoolFormer, Yu et al., 2111.11418",
+)
+class Pool2d(_Windows):
+    """y_rc = the mean, or the largest of each channel, of x_(stride r + i - padding, stride c + j - padding) over i, j
+    = 0 ... side - 1: of those positions of the window that are real and inside the grid; no parameters.
+
+    x (batch, rows * columns, x), positions row by row; `columns` says how many there are, by default as many as rows.
+    y (batch, rows' * columns', x) with rows' = (rows + 2 padding - side) // stride + 1, and columns' alike: a sequence
+    of its own unless the grid keeps its size, as in `conv2d`. 0 for a window without real positions.
+
+    A causal stack refuses it. Raises InputError for positions that are no such grid, and for a grid that is smaller
+    than the window.
+    """
+
+    def __init__(self, x: int, side: int, kind: str, stride: int, padding: int, columns: int) -> None:
+        super().__init__(side, stride, padding, columns)
+        self.kind = kind
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if self.kind == "max":
+            return self.largest(x, real)
+        if real is None:
+            return self.positions(self.means(self.grid(x)))
+        here = real[..., None].to(x.dtype)
+        sums, counts = (self.means(self.grid(each)) for each in (x.masked_fill(~real[..., None], 0), here))
+        return self.positions(sums / counts.clamp(min=0.5 / self.side**2))
+
+    def means(self, grid: Tensor) -> Tensor:
+        """Over the part of each window that is inside the grid."""
+        return F.avg_pool2d(grid, self.side, self.stride, self.padding, count_include_pad=False)
+
+    def largest(self, x: Tensor, real: Tensor | None) -> Tensor:
+        if real is not None:
+            x = x.masked_fill(~real[..., None], -torch.inf)
+        y = self.positions(F.max_pool2d(self.grid(x), self.side, self.stride, self.padding))
+        return y if real is None else y.masked_fill(y == -torch.inf, 0)
