@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.interop.named import decoders, older_decoders, tiny
+from tests.interop.named import convolutional, decoders, older_decoders, tiny
 from tests.interop.named.calls import CALLS
 from transformula.interop.folder import convert
 from transformula.interop.parity.compare import off
@@ -20,8 +20,8 @@ READ = [row.name for row in tiny.rows().values() if not row.refused]
 LIMIT = 1e-6
 OTHERS_TEXT = ("phi3", "phi-normed", "deepseek-v3-yarn")
 """Rows whose text is that of another family, or is not found: two options at once that no published folder has."""
-DECODERS = [*decoders.ROWS, *older_decoders.ROWS]
-OURS = [row.name for row in DECODERS if not row.refused and row.name not in OTHERS_TEXT]
+BY_TEXT = [*decoders.ROWS, *older_decoders.ROWS, *convolutional.ROWS]
+OURS = [row.name for row in BY_TEXT if not row.refused and row.name not in OTHERS_TEXT]
 
 
 def marked(names: list[str]) -> list[object]:

@@ -20,8 +20,8 @@ from transformula.interop.parity.theirs import EAGER, TheirClass
 
 MELS, FRAMES = 8, 24
 ROWS = (
-    "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders",
-    "others", "relatives_of_bert", "seq2seq_and_images",
+    "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders", "others",
+    "relatives_of_bert", "seq2seq_and_images", "convolutional",
 )  # fmt: skip
 
 

@@ -309,13 +309,14 @@ def choices_of(key: Key, default: Any) -> list[Any]:
 
 
 def stated_constants(model: NamedModel, architecture: Architecture) -> dict[str, Any]:
-    """The constants that a text holds under their names, lists of names too, and the numbers of its stacks."""
+    """The constants that a text holds under their names, lists too, and the numbers of its stacks."""
     stated: dict[str, Any] = {DROPOUT: architecture.numbers.get(DROPOUT, 0)}
     stated |= {key.name: architecture.numbers[key.name] for key in keys_of(model) if key.name in architecture.numbers}
     sources = architecture.text.numbers
-    for name in (row.name for row in keys_of(model) if row.table and row.name in sources):
-        if sources[name].text.startswith("["):
-            stated[name] = tuple(re.findall(r"\w+", sources[name].text))
+    for row in (row for row in keys_of(model) if row.name in sources):
+        text = sources[row.name].text
+        if text.startswith("["):
+            stated[row.name] = tuple(re.findall(r"\w+", text)) if row.table else compute(text, architecture.numbers)
     for (_, rows), stack in zip(stacks_of(model), architecture.stacks, strict=False):
         for key, value in rows.items():
             if isinstance(value, str) and value.isidentifier() and key in stack.numbers:
