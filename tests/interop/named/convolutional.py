@@ -8,8 +8,34 @@ from typing import Any
 from tests.interop.named.seq2seq_and_images import image
 
 STAGES: Mapping[str, Any] = {"hidden_sizes": [8, 12, 16, 24], "depths": [2, 1, 2, 1], "num_labels": 5}
+ATTENTIVE: Mapping[str, Any] = {**STAGES, "num_attention_heads": [1, 2, 4, 3], "sr_ratios": [4, 2, 1, 1]}
+RATIOS: Mapping[str, Any] = {"mlp_ratios": [2, 3, 2, 1], "hidden_act": "relu"}
+RESIDUAL: Mapping[str, Any] = {**STAGES, "depths": [3, 2, 2, 3], "embedding_size": 6}
+WINDOWS: Mapping[str, Any] = {"patch_sizes": [5, 3, 2, 3], "strides": [2, 3, 2, 1]}
 
 ROWS = [
     image("convnext", "ConvNext", STAGES),
     image("convnext-unscaled", "ConvNext", {**STAGES, "layer_scale_init_value": 0.0, "patch_size": 2}),
+    image("convnextv2", "ConvNextV2", STAGES),
+    image("convnextv2-silu", "ConvNextV2", {**STAGES, "hidden_act": "silu", "layer_norm_eps": 1e-3}),
+    image("poolformer", "PoolFormer", STAGES),
+    image(
+        "poolformer-unscaled",
+        "PoolFormer",
+        {**STAGES, **WINDOWS, "padding": [0, 1, 1, 1], "pool_size": 5, "mlp_ratio": 1.5, "use_layer_scale": False},
+    ),
+    image("segformer", "Segformer", ATTENTIVE),
+    image("segformer-windows", "Segformer", {**ATTENTIVE, **WINDOWS, **RATIOS}),
+    image("pvt_v2", "PvtV2", {**ATTENTIVE, "layer_norm_eps": 1e-3}),
+    image("pvt_v2-no-biases", "PvtV2", {**ATTENTIVE, **WINDOWS, **RATIOS, "qkv_bias": False}),
+    image("resnet", "ResNet", RESIDUAL),
+    image("resnet-early", "ResNet", {**RESIDUAL, "downsample_in_bottleneck": True, "hidden_act": "gelu"}),
+    image("resnet-basic", "ResNet", {**RESIDUAL, "layer_type": "basic", "embedding_size": 8}),
+    image("resnet-smaller", "ResNet", {**RESIDUAL, "layer_type": "basic", "downsample_in_first_stage": True}),
+    image("regnet", "RegNet", {**RESIDUAL, "groups_width": 4}),
+    image(
+        "regnet-x",
+        "RegNet",
+        {**RESIDUAL, "groups_width": 8, "layer_type": "x", "downsample_in_first_stage": False, "embedding_size": 8},
+    ),
 ]

@@ -98,6 +98,8 @@ def draw(model: nn.Module) -> nn.Module:
     for name, buffer in sorted(model.named_buffers()):
         if name.endswith(("final_logits_bias", "e_score_correction_bias", "expert_bias")):
             buffer.copy_(torch.randn(buffer.shape, generator=generator))
+        if name.endswith(("running_mean", "running_var")):
+            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
     return model
 
 

@@ -14,8 +14,9 @@
     waves(context, width, 10000) none of ours: sines and cosines, all sines of a row first
 
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
-`layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors. `PREFIX: {...}`
-stands for the prefix of the data file, in which families of one kind differ.
+`layers.1.attention_input_norm`, for each of our layers. `stages.S = near | far: {...}` stands for a mapping of each of
+our stacks, in which S is 0, then 1, in keys and in numbers such as `sizes[S+1]`. A name of a module stands for all its
+tensors. `PREFIX: {...}` stands for the prefix of the data file, in which families of one kind differ.
 
 Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
 where a view will do.
@@ -45,6 +46,7 @@ from .expressions import NOTHING, compute
 
 Shapes = Mapping[str, torch.Size]
 PREFIX = "PREFIX"  # a key of `weights`, in the place of the data file's prefix
+STACK = "S"  # the number of a stack, from 0, in a row that stands for several
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,9 @@ class Equations:
                 self.read_rows(value, theirs + self.model.prefix, ours, at)
                 continue
             left, _, right = (part.strip() for part in key.partition("="))
+            if "|" in right:
+                self.read_rows(each_stack(left, right, value), theirs, ours, at)
+                continue
             start = ours + right
             variable = re.search(r"(?<![\w])([A-Z])(\+1)?(?![\w])", right)
             if variable is None:
@@ -345,6 +350,18 @@ class Equations:
     def whole_tensor(self, place: str, suffix: str, at: Mapping[str, int], one: OurTensor) -> OurTensor:
         """A tensor under its whole name, with the number of its matrix."""
         return OurTensor(place + one.name + suffix, "", at.get(one.variable))
+
+
+def each_stack(left: str, stacks: str, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """`stages.S = near | far: rows` as a row for each stack, with its number in the place of S."""
+
+    def numbered(value: Any, number: int) -> Any:
+        if isinstance(value, Mapping):
+            return {put_number(key, STACK, number): numbered(each, number) for key, each in value.items()}
+        return put_number(str(value), STACK, number)
+
+    each = enumerate(part.strip() for part in stacks.split("|"))
+    return {f"{put_number(left, STACK, n)} = {stack}": numbered(rows, n) for n, stack in each}
 
 
 def put_number(name: str, variable: str, number: int) -> str:
