@@ -82,6 +82,13 @@ CALLS = {
     "learned": "x = x + attention(norm(x), learned(4{}))",
     "spell": "before: x = spell(characters{})\nlayer: x = x + mlp(norm(x))",
     "patches": "causal: false\nbefore: x = patches(image, size=4{})\nlayer: x = x + mlp(norm(x))",
+    "masked_scatter": (
+        "before: x = masked_scatter(embed(tokens), tokens, patches(image, 4), id=7{})\nlayer: x = x + mlp(norm(x))"
+    ),
+    "space_to_depth": (
+        "causal: false\nbefore: x = linear(space_to_depth(patches(image, 4), n=2{}), width)\n"
+        "layer: x = x + mlp(norm(x))"
+    ),
     "unembed": "layer: x = x + mlp(norm(x))\noutput: logits = unembed(x{})",
     "batchnorm": "causal: false\nlayer: x = x + mlp(batchnorm(x{}))",
     "groupnorm": "causal: false\nlayer: x = x + mlp(groupnorm(x, 1{}))",

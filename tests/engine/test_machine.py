@@ -26,7 +26,11 @@ from transformula.errors import InputError
 from transformula.generation.beam import search
 from transformula.generation.decoding import generate
 from transformula.generation.settings import SamplingSettings, SearchSettings
+from transformula.language.check import check
+from transformula.language.model_file import read_text
+from transformula.model import build as make_module
 from transformula.model.transformer import evaluating
+from transformula.words import vocabulary
 from transformula.words.experts import Experts
 
 PRE_NORM = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
@@ -81,6 +85,37 @@ def test_every_wiring_writes_what_its_own_code_writes(name: str) -> None:
             assert torch.equal(texts(), expected)
     assert fast.machine is not None
     assert fast.machine.made > 0 and fast.machine.left.total() <= 3, fast.machine.left
+
+
+def test_a_picture_among_the_tokens() -> None:
+    """What has been placed is a part of the state; the steps after it are programs."""
+    text = """
+width: 16
+heads: 2
+depth: 1
+vocab: 19
+context: 64
+side: {causal: false, depth: 1, before: "x = patches(image, 4)", layer: x = x + mlp(norm(x))}
+decoder:
+  before: x = masked_scatter(embed.words(tokens), tokens, side, 7) + positions(tokens)
+  layer: x = x + attention(norm(x))
+"""
+    model = make_module(check(read_text(text), vocabulary()), seed=1)
+    view, image = evaluating(model), torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+    def texts() -> Tensor:
+        decoding = view.start(2, 40, image=image)
+        logits, tokens = view.step(torch.tensor([[7, 2, 7, 7, 7], [7, 7, 3, 7, 7]]), decoding), []
+        while len(tokens) < 30:
+            tokens.append(8 + logits[:, -1, 8:].argmax(-1))
+            logits = view.step(tokens[-1][:, None], decoding)
+        return torch.stack(tokens)
+
+    with torch.inference_mode():
+        expected = texts()
+        with quicken(model, view) as fast:
+            assert torch.equal(texts(), expected)
+    assert fast.machine is not None and fast.machine.made > 0 and fast.machine.left.total() <= 3
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "top_k": 5}, {"repetition_penalty": 1.5}])

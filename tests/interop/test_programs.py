@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.invariants.harness import CAUSAL, built, fresh, inputs, randomise, single
 from transformula import Model, gallery
 from transformula.cli import main
-from transformula.errors import CheckpointError, MissingExtra
+from transformula.errors import CheckpointError, InputError, MissingExtra
 from transformula.interop import programs
 from transformula.interop.folder import convert, save_model
 from transformula.interop.programs import ABOUT, Port, Program
@@ -223,6 +223,56 @@ def test_beyond_learned_positions_is_an_error_and_numbers_are_float32(tmp_path: 
     theirs.step({"tokens": np.zeros((1, 1), np.int64)}, kept)
     with pytest.raises(Exception, match="out of data bounds"):
         theirs.step({"tokens": np.zeros((1, 1), np.int64)}, kept)
+
+
+AMONG_TOKENS = """
+width: 8
+heads: 2
+depth: 1
+vocab: 11
+context: 12
+side:
+  causal: false
+  depth: 1
+  before: x = {seen}
+  layer: x = x + mlp(norm(x))
+decoder:
+  before: x = masked_scatter(embed.words(tokens), tokens, side, 7) + positions(tokens)
+  layer: x = x + attention(norm(x))
+"""
+
+
+def among_tokens(seen: str) -> Any:
+    """A model that reads an image or a sound among its tokens."""
+    return build(check(read_text(AMONG_TOKENS.format(seen=seen)), vocabulary()), seed=2).eval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seen", ["slice(patches(image, 4), 2)", "linear(space_to_depth(frames(audio, 100), 2, dimensions=1), 8)"]
+)
+def test_what_is_read_among_tokens_in_onnx_runtime(seen: str, tmp_path: Path) -> None:
+    """Of another size than the one that was traced; a row of sound is padded."""
+    pytest.importorskip("onnxscript")
+    model = among_tokens(seen)
+    given = {"image": torch.randn(2, 3, 8, 8)} if "image" in seen else {"audio": torch.rand(2, 600)}
+    given["tokens"] = torch.tensor([[7, 2, 7, 7, 9, 3], [2, 2, 7, 4, 7, 7 if "image" in seen else 1]])
+    if "audio" in given:
+        given[f"audio{stateless.LENGTHS}"] = torch.tensor([600, 400])
+    theirs = InONNXRuntime(save_model(tmp_path / "out", model, format="onnx"))
+    arrays = {key: tensor.numpy() for key, tensor in given.items()}
+    kept, made = theirs.begin(arrays), []
+    for begin, end in ((0, 3), (3, 4), (4, 6)):
+        made.append(theirs.step({"tokens": arrays["tokens"][:, begin:end]}, kept)["logits"])
+    with torch.no_grad():
+        close({"logits": np.concatenate(made, 1)}, stateless.whole(model, given))
+
+
+def test_a_grid_is_of_one_size(tmp_path: Path) -> None:
+    model = among_tokens("linear(space_to_depth(patches(image, 4), 2), 8)")
+    with pytest.raises(InputError, match="a grid of one size, and an exported program holds for images of every size"):
+        save_model(tmp_path / "out", model, format="torch-export")
+    assert not list(tmp_path.iterdir())
 
 
 @word(

@@ -147,6 +147,9 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("pad", X, {"size": 40}),
     *[("ones", X, o) for o in ({}, {"size": 7})],
     *[("pick", {"x": 32, "ids": 1}, {"id": 1, **o}) for o in ({}, {"at": "first"})],
+    ("slice", X, {"first": 3}),
+    *[("space_to_depth", X, {"n": 2, **o}) for o in ({}, {"dimensions": 1}, {"columns": 2})],
+    ("masked_scatter", {"a": 32, "ids": 1, "b": 32}, {"id": 1}),
 ]
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
 BATCH, LENGTH, ENTRIES = 2, 6, 3
@@ -163,6 +166,11 @@ def streams_of(
     if name == "pointer":
         memory = torch.randn(BATCH, length, widths["memory"], dtype=dtype)
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), memory, torch.randint(3, (BATCH, length))]
+    if name == "masked_scatter":
+        a, b = (torch.randn(BATCH, n, widths["a"], dtype=dtype) for n in (length, length // 2))
+        return [a, torch.arange(length).repeat(BATCH, 1) % 2, b]
+    if name == "space_to_depth":
+        return [torch.randn(BATCH, 16, widths["x"], dtype=dtype)]  # a grid of 4 x 4
     if "ids" in widths:
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), torch.arange(length).repeat(BATCH, 1) % 2]
     if name == "patches":
@@ -274,7 +282,7 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if record.reach != "past":
         return
     module, names = built(name, widths, options)
-    if name == "prepend" or names.get("stride", 1) > 1 or names.get("padding") == "valid":
+    if name in ("prepend", "slice", "space_to_depth") or names.get("stride", 1) > 1 or names.get("padding") == "valid":
         with pytest.raises(InputError, match="cannot be decoded step by step"):
             module.start(BATCH, 64, torch.float32, "cpu")
         return

@@ -22,7 +22,8 @@ part slice join repeat dot channel_mean pad ones norm layernorm rmsnorm batchnor
 gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp topk min max
 softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
 attend expand read write collapse frames logmel groupnorm
-scan selective_scan arange delta""".split()
+scan selective_scan arange delta slice space_to_depth
+masked_scatter""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word

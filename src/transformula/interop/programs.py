@@ -394,7 +394,7 @@ def check(model: Transformer, programs: Mapping[str, Program], run: Run) -> None
             given[name] = zeros - torch.arange(len(zeros))  # the second row ends in padding
         else:
             most = int(model.architecture.numbers.get("vocab", 1)) if name == DECODED else 1
-            given[name] = torch.randint(most, zeros.shape, generator=generator)
+            given[name] = without_marks(model, torch.randint(most, zeros.shape, generator=generator), most)
     with torch.no_grad():
         expected = stateless.whole(model, given)
         made = decode(programs, run, given, [n for n in (1, length - 2, 1) if n > 0])
@@ -403,6 +403,15 @@ def check(model: Transformer, programs: Mapping[str, Program], run: Run) -> None
         if not off <= TOLERANCE * largest:
             what = f"the written program gives other {name} than the model: {off:.2g} beside a largest {largest:.2g}"
             raise CheckpointError(f"{what}; nothing was written. This is a defect: report it with the model's text")
+
+
+def without_marks(model: Transformer, ids: Tensor, most: int) -> Tensor:
+    """Ids below `most` without those in whose places another sequence stands: of these there must be as many as it has
+    positions, or none."""
+    calls = [value.called for section in model.architecture.sections() for value in section.calls()]
+    for mark in {call.options["id"] for call in calls if call.word.reach == "past" and "id" in call.options}:
+        ids = ids.masked_fill(ids == mark, (mark + 1) % most)
+    return ids
 
 
 def decode(programs: Mapping[str, Program], run: Run, given: Named, chunks: Iterable[int]) -> Named:

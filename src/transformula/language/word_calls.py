@@ -26,7 +26,7 @@ OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabu
 # What a record's expressions read of a sequence or a value, which no number of the file that is called so stands for.
 OF_ANALYSIS = ("length", "positions", "span", "y", "c")
 # Streams of attention that belong to one sequence, though others may belong to another.
-ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
+ONE_SEQUENCE = (("k", "v"), ("memory", "ids"), ("a", "ids"))
 
 
 @dataclass
@@ -264,11 +264,12 @@ class WordCall:
 
     def check_causal_use(self) -> None:
         record = self.record
-        if not self.scope.stack.causal or record.kind == "input":
+        if not self.scope.stack.causal:
             return
-        if record.reach == "all" and self.scope.section.where != "output":
+        if record.kind != "input" and record.reach == "all" and self.scope.section.where != "output":
             raise FormulaError("reach-all", self.node.head, word=self.name)
-        if record.ids and record.sequence != "none" and len({value.sequence for _, value in self.streams}) == 1:
+        one = len(self.streams) > 1 and len({value.sequence for _, value in self.streams}) == 1
+        if one and record.ids and record.sequence != "none":
             detail = "it points into another sequence; of its own a causal stack must not see what comes later"
             raise self.wrong("check-failed", detail=detail)
 
