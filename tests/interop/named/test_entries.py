@@ -13,6 +13,7 @@ from transformula.errors import CheckpointError
 from transformula.gallery import load
 from transformula.gallery import names as gallery_names
 from transformula.interop.named import entries
+from transformula.interop.named.config import Key
 from transformula.interop.named.matching import match
 from transformula.language.check import check
 from transformula.words import vocabulary
@@ -70,6 +71,12 @@ def test_a_gallery_entry_is_a_model_of_its_family(name: str) -> None:
 def test_an_unknown_family_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="no named model is called 'lama'; did you mean llama"):
         entries.named_model("lama")
+
+
+def test_mappings_that_mean_the_same_may_stand_inside_another() -> None:
+    key = Key.read("text.theta | text.a/b.theta | c/d.e", "theta = 1")
+    assert key.paths == ("text.theta", "text.a.theta", "text.b.theta", "c.e", "d.e")
+    assert key.either == ("text.a", "text.b", "c", "d")
 
 
 def test_the_page_shows_a_file_as_it_is() -> None:

@@ -33,7 +33,7 @@ class Key:
     table   by which their value is translated: one of `common.yaml`, or LENGTH; "" for none
     absent  the constant where the key is absent, an expression; None: it must be there
     null    the same where the value is null; None: as where it is absent
-    either  of `a/b.c`: mappings that mean the same, of which one is there
+    either  of `a/b.c`, or `d.a/b.c`: mappings that mean the same, of which one is there
     """
 
     paths: tuple[str, ...]
@@ -51,9 +51,11 @@ class Key:
         table, name = (match[1], match[2]) if match else ("", target.strip())
         paths, either = list[str](), list[str]()
         for path in map(str.strip, keys.split("|")):
-            outer, dot, inner = path.partition(".")
-            paths += [f"{one}{dot}{inner}" for one in outer.split("/")]
-            either += outer.split("/") if "/" in outer else ()
+            parts = path.split(".")
+            at = next((n for n, part in enumerate(parts) if "/" in part), 0)
+            names = [".".join([*parts[:at], one]) for one in parts[at].split("/")]
+            paths += [".".join([name, *parts[at + 1 :]]) for name in names]
+            either += names if "/" in path else ()
         return cls(tuple(paths), name, table, absent or None, null or None, tuple(dict.fromkeys(either)))
 
     @property
@@ -157,13 +159,14 @@ class ConfigReader:
     def take(self, key: Key) -> str | None:
         """Take the value of a key; the expression of its default where it has none."""
         self.known.update(key.paths)
-        mappings = [name for name in key.either if self.config.get(name)]
+        mappings = {name: value for name in key.either if (value := look(self.config, name)) is not ABSENT and value}
         if len(mappings) > 1:
-            one = short_json(self.config[mappings[0]])
+            first, second, *_ = mappings
+            one = short_json(mappings[first])
             raise self.wrong(
-                mappings[1],
-                self.config[mappings[1]],
-                f"{mappings[0]}, which means the same, is {one}: expected one of both",
+                second,
+                mappings[second],
+                f"{first}, which means the same, is {one}: expected one of both",
             )
         said = {path: value for path in key.paths if (value := look(self.config, path)) is not ABSENT}
         values = {path: value for path, value in said.items() if value is not None}

@@ -19,8 +19,10 @@
       instead: {text_config_dict: text_config}   a key whose value, if it has one, stands in another's place
       unused: [n_ctx]                     keys that change no logits
       prefix: transformer.                what the names of tensors begin with, or lack
+      places: {TEXT: model.text}          what stands in names of tensors for what parts of the file write so
       weights: {...}                      their tensors as expressions of ours: see `tensors.py`
       leave: ["*.attn.bias"]              tensors that are no part of the text
+      keep: ["*.head.*"]                  the same, but they are written again as they were read
       zeros: ["*.output.bias"]            tensors of ours that they lack, all 0
       choices: {kinds: [...]}             values that are tried for a constant that a text does not hold; one that no
                                           key of config.json says has the first when a folder is read
@@ -48,7 +50,7 @@ from ...structured import load_yaml
 
 FOLDER = GALLERY.parent / "named"
 COMMON = "common"  # tables, and what holds for all
-JOINED = ("unused", "leave", "zeros")  # lists to which a file adds
+JOINED = ("unused", "leave", "keep", "zeros")  # lists to which a file adds
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class NamedModel:
     instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unused: Sequence[str] = ()
     prefix: str = ""
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
     leave: Sequence[str] = ()
+    keep: Sequence[str] = ()
     zeros: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     task: str = ""
@@ -98,7 +102,7 @@ OUTSIDE: dict[str, Mapping[str, Any]] = {}  # what the data files of others say,
 def names() -> tuple[str, ...]:
     """The named models: those from outside, then those of this package, sorted."""
     files = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != COMMON)
-    own = tuple(name for name in files if "model_type" in content(name)["folder"])
+    own = tuple(name for name in files if "model_type" in content(name).get("folder", {}))
     return (*OUTSIDE, *(name for name in own if name not in OUTSIDE))
 
 

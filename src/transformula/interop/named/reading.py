@@ -111,15 +111,15 @@ class FolderTensors:
         wanted = {row.theirs for row in self.rows}
         self.spelling: dict[str, str] = {}
         for name in shards:
-            new = name
-            for old, spelling in common().old_names.items():
-                new = re.sub(old, spelling, new)
+            new = present_name(name)
             for one in (new, self.model.prefix + new):
                 if one in wanted:
                     self.spelling.setdefault(one, name)
                     break
         named = {*self.spelling.values()}
-        self.others = [name for name in shards if name not in named]
+        others = [name for name in shards if name not in named]
+        self.kept = [name for name in others if self.is_among(self.model.keep, present_name(name))]
+        self.others = [name for name in others if name not in self.kept]
 
     def stored(self, row: Equation) -> Tensor:
         tensor = self.shards[self.spelling[row.theirs]]
@@ -194,8 +194,8 @@ class FolderTensors:
             raise CheckpointError(f"{what}; expected a folder with that table, or without")
 
     def none_of_ours(self) -> dict[str, Tensor]:
-        """Tensors of which equations speak, and that are made of none of ours. Raises CheckpointError for one of which
-        no equation speaks, unless it is known to be left out."""
+        """Tensors that are kept, and those of which equations speak and that are made of none of ours. Raises
+        CheckpointError for one of which no equation speaks, unless it is known to be left out."""
         unknown = [name for name in self.others if not self.is_left_out(name)]
         if unknown:
             near = did_you_mean(nearest(unknown[0], [row.theirs for row in self.rows]))
@@ -203,16 +203,28 @@ class FolderTensors:
             expected = f"expected the tensors of the architecture that {FILE} names"
             raise CheckpointError(f"{self.folder}: {what} {self.model.name};{near} {expected}")
         rows = [row for row in self.rows if row.theirs in self.spelling and not refs(row.expression)]
-        return {row.theirs: self.stored(row) for row in rows}
+        kept = {present_name(name): self.shards[name] for name in self.kept}
+        return kept | {row.theirs: self.stored(row) for row in rows}
 
     def left_out(self, more: Iterable[str]) -> list[str]:
         """The names in the files of what is no part of the text; `more` are names of the model's that may be none."""
-        return [*self.others, *(name for name in (self.spelling[one] for one in more) if self.is_left_out(name))]
+        named = [self.spelling[one] for one in more if one in self.spelling]
+        return [*self.others, *filter(self.is_left_out, named)]
 
     def is_left_out(self, name: str) -> bool:
-        patterns = (*self.model.leave, *common().leave)
+        return self.is_among((*self.model.leave, *common().leave), name)
+
+    def is_among(self, patterns: Iterable[str], name: str) -> bool:
+        """Whether a name is of one of these patterns, with the prefix or as it is."""
         names = (name, self.model.prefix + name)
         return any(fnmatch.fnmatch(one, pattern) for one in names for pattern in patterns)
+
+
+def present_name(name: str) -> str:
+    """The name of a tensor as it is spelled now."""
+    for old, spelling in common().old_names.items():
+        name = re.sub(old, spelling, name)
+    return name
 
 
 def list_names(names: list[str]) -> str:

@@ -16,7 +16,8 @@
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. `stages.S = near | far: {...}` stands for a mapping of each of
 our stacks, in which S is 0, then 1, in keys and in numbers such as `sizes[S+1]`. A name of a module stands for all its
-tensors. `PREFIX: {...}` stands for the prefix of the data file, in which families of one kind differ.
+tensors. `PREFIX: {...}` stands for the prefix of the data file, in which families of one kind differ, and a first
+name for what `places` says.
 
 Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
 where a view will do.
@@ -293,7 +294,9 @@ class Equations:
         return min(self.shapes.keys() - written - {*self.zeros}, default="")
 
     def read_rows(self, rows: Mapping[str, Any], theirs: str, ours: str, at: Mapping[str, int]) -> None:
-        for key, value in rows.items():
+        for written, value in rows.items():
+            first = re.match(r"\w+", written)
+            key = written if first is None else self.model.places.get(first[0], first[0]) + written[first.end() :]
             if not isinstance(value, dict):
                 self.read_row(theirs + key, str(value), ours, at)
                 continue

@@ -96,3 +96,4 @@ def theirs_of(
         if not refs(row.expression):
             tensor = stored.get(row.theirs, tensor).to(dtype)
         yield row.theirs, tensor
+    yield from ((name, tensor) for name, tensor in stored.items() if name not in {row.theirs for row in equations.rows})
