@@ -17,6 +17,10 @@ from transformula.interop.parity.calls import drawn, products
 LENGTHS: Mapping[str, Tensor] = {name: torch.tensor(lengths) for name, lengths in calls.LENGTHS.items()}
 LENGTH, SOURCE_LENGTH = (int(LENGTHS[name][0]) for name in ("tokens", "source"))
 """How many positions of each row are no padding."""
+SHORT = 16
+"""How many frames of a spectrogram a sound among tokens has."""
+MARKER = VOCAB - 1
+"""The id in whose places another sequence stands; no other token has it."""
 
 
 def ids(length: int, seed: int) -> Tensor:
@@ -56,6 +60,30 @@ def end_tokens(inputs: dict[str, Any]) -> None:
     inputs["lengths"] = {"tokens": LENGTHS["tokens"]}
     tokens[torch.arange(2), LENGTHS["tokens"] - 1] = VOCAB - 1
     inputs["tokens"] = tokens
+
+
+def marked(inputs: dict[str, Any]) -> None:
+    """The places of a picture, or of a sound, among the tokens, all within the prompt: not the same in both rows."""
+    inputs["tokens"][[0, 0, 0, 0, 1, 1, 1, 1], [1, 2, 3, 4, 0, 1, 3, 4]] = MARKER
+
+
+def marked_sound(inputs: dict[str, Any]) -> None:
+    """The same, and a sound of so few frames that two of them stand at a place."""
+    inputs["audio"] = inputs["audio"][:, : 160 * SHORT]
+    marked(inputs)
+
+
+def sounds(**options: Any) -> Call:
+    """A sound among the tokens."""
+    return Call(
+        {"audio": "input_features", "tokens": "input_ids"},
+        {"tokens": "attention_mask"},
+        {"use_cache": False, **options},
+        prepare=marked_sound,
+        decodes=True,
+        written=MARKER,
+        layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
+    )
 
 
 CALLS: Mapping[str, Call] = {
@@ -127,6 +155,26 @@ CALLS: Mapping[str, Call] = {
         result=products,
         output="logits_per_image",
     ),
+    "pictures": Call(
+        {"image": "pixel_values", "tokens": "input_ids"},
+        {"tokens": "attention_mask"},
+        {"use_cache": False},
+        prepare=marked,
+        decodes=True,
+        written=MARKER,
+    ),
+    "several pictures": Call(
+        {"image": "pixel_values", "tokens": "input_ids"},
+        {"tokens": "attention_mask"},
+        {"use_cache": False},
+        prepare=marked,
+        decodes=True,
+        written=MARKER,
+        layout={"image": lambda t: t[:, None]},
+    ),
+    "sounds": sounds(),
+    "sounds of a length": sounds(feature_attention_mask=torch.ones(2, SHORT)),
+    "sounds of frames": sounds(input_features_mask=torch.ones(2, SHORT)),
     "images by texts": Call(
         {"image": "pixel_values", "tokens": "input_ids"}, result=products, output="logits_per_image"
     ),

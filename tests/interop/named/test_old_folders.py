@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tests.interop.named import tiny
 from tests.interop.named.calls import CALLS
-from tests.peers.case import CONTEXT, DEPTH, WIDTH
+from tests.peers.case import CONTEXT, DEPTH, VOCAB, WIDTH
 from tests.peers.hub import SIZE
 from transformula.errors import CheckpointError
 from transformula.interop.folder import load_model
@@ -219,6 +219,26 @@ FOLDERS = [
             name: tensor for name, tensor in without_prefix("model.")(tensors).items() if name != "final_logits_bias"
         },
         without(architectures=["BartModel"]),
+    ),
+    Old(
+        "llava",
+        "names and keys of version 4",
+        renamed({"vision_tower.": "vision_tower.vision_model."}),
+        lambda config: {
+            **config,
+            "ignore_index": -100,
+            "vocab_size": VOCAB,
+            "text_config": version_4("head_dim")(config["text_config"]),
+        },
+    ),
+    Old(
+        "llava",
+        "rope_scaling beside rope_parameters",
+        config=lambda config: {
+            **config,
+            "text_config": {**config["text_config"], "rope_scaling": {"type": "linear", "factor": 2.0}},
+        },
+        refused=r"text_config\.rope_parameters.*text_config\.rope_scaling, which means the same",
     ),
     Old("vit", "no classes named", config=without("id2label", "label2id"), refused="id2label|classifier"),
 ]
