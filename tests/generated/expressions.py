@@ -60,6 +60,7 @@ MEMORIES = ["encoder", "memory", "encoder[1]", "norm(mix(memory[:]))"]
 
 SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs({}))"}
 SAFE |= {"clamp": "clamp({}, -2, 2)", "topk": "topk({}, 1)", "min": "min({}, 1)", "max": "max(-1, {})"}
+SAFE |= {"where": "where({}, 1, -0.5)"}
 """Functions whose results run away, or are none, or that take more than a stream, as they are written."""
 
 NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer", "selective_scan")
@@ -231,6 +232,9 @@ class Expressions:
             return self.streams(at, budget)
         if record.name in ("scan", "delta"):
             return self.recurrence(record.name, at, budget)
+        if record.name == "dynamic_conv":
+            text, width = self.value(at, budget - 1)
+            return f"dynamic_conv({text}, softmax(linear(x, 3), size={self.of([3, 1])}), 3, heads=1)", width
         form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
         for _ in form[1:]:
@@ -272,6 +276,8 @@ class Expressions:
                     given[option.name] = value
         if record.name == "pick":
             given = self.of([{"n": 1}, {"at": "end"}])
+        if record.name == "slice":
+            given = {"begin": 0, "end": max(1, widths["x"] - 1)}
         if record.name == "pad":
             given["size"] = self.of([2, 8, 11])
         if record.name == "experts" and given.get("active", 2) == 1:

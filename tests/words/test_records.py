@@ -140,7 +140,13 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
     ("patches", {"image": 1}, {"size": 7, "stride": 4, "padding": 2}),
     *[(f, X, {}) for f in "relu gelu gelu_tanh quick_gelu elu silu tanh sigmoid softplus softmax exp log sqrt".split()],
-    *[(f, X, {}) for f in "abs sin cos running_sum channel_mean".split()],
+    *[(f, X, {}) for f in "abs sin cos running_sum channel_mean running_max channel_max stop_gradient".split()],
+    ("softmax", X, {"size": 8}),
+    *[("where", {"test": test, "a": 32, "b": b}, {}) for test, b in ((32, 32), (1, 32), (32, 1))],
+    ("slice", X, {"begin": 3, "end": 20}),
+    ("indicator", {"tokens": 1}, {"id": 1}),
+    *[("dynamic_conv", {"x": 32, "w": w}, {"length": 3, **o}) for w, o in ((12, {}), (6, {"heads": 2}))],
+    ("fourier", X, {}),
     ("clamp", X, {"low": 0.2, "high": 0.8}),
     *[("topk", {"x": 32, **by}, {"k": 3, **o}) for by in ({}, {"by": 32}) for o in ({}, {"size": 8})],
     *[(f, {"a": 32, "b": width}, {}) for f in ("min", "max") for width in (32, 1)],
@@ -159,7 +165,7 @@ def streams_of(
     name: str, widths: dict[str, int], dtype: torch.dtype = torch.float32, length: int = LENGTH
 ) -> list[Any]:
     """Random streams for a word."""
-    if name in ("embed", "ngrams"):
+    if name in ("embed", "ngrams", "indicator"):
         return [torch.randint(2, (BATCH, length))]
     if name == "spell":
         return [torch.randint(9, (BATCH, length, 20))]

@@ -175,6 +175,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "give it what a word of scores makes, such as dot_scores or relative, or the tap `scores` of an attention",
         "x = x + attention(x, scores=x)",
     ),
+    "no-channels": (
+        "{word} works across channels, and scores have keys in their place, of which some are not to be seen\n"
+        "give the scores to an attention, which takes the softmax over what each query sees: attention(x, scores=...)",
+        "x = x + attention(x, scores=softmax(dot_scores(x, x)))",
+    ),
     "reach-all": (
         "{word} sees all positions, but this stack is causal\n"
         "use a word that sees only the past, or write: causal: false",

@@ -135,6 +135,7 @@ class WordRecord:
     # Of a function: where the result is surely not 0: of "positive" arguments, "everywhere" but at 0; "": unknown.
     nonzero: str = ""
     partial: bool = False  # of a function: it is not defined for every number
+    across: bool = False  # of a function: it reads several channels at once, which scores have not
     same_as: str = ""  # the word that this one stands for where a file does not define it
     family: str = ""  # words of one family may share a label (two faces of one table)
     version: int = 1

@@ -190,6 +190,8 @@ class WordCall:
         kinds = {"coefficient": BARE if record.reach == "token" else (), "scores": ("function", "chance")}
         if name in {"coefficient": record.coefficients, "scores": record.scores}.get(value.kind, ()):
             return
+        if value.kind == "scores" and record.across:
+            raise self.wrong("no-channels", place)
         if name in record.scores or record.kind not in kinds.get(value.kind, (record.kind,)):
             code = "scores-wanted" if name in record.scores else "wrong-kind"
             raise self.wrong(code, place, what=describe(value))

@@ -1,5 +1,6 @@
-"""Looking a fixed number of positions back: `shift` and `conv`."""
+"""Looking at a fixed number of positions: `shift`, `conv` and `dynamic_conv`."""
 
+import functools
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, Word, choice, empty, flag, spread, whole, word
+from .word import At, Word, choice, empty, flag, split, spread, whole, word
 
 
 @word(
@@ -16,24 +17,28 @@ from .word import At, Word, choice, empty, flag, spread, whole, word
     numbers=("n",),
     kind="positions",
     reach="past",
-    back="n",
+    back="max(n, -n)",
+    ahead="n < 0",
     order="'recurrent'",
-    options={"n": whole("number of positions to shift by", 1, minimum=1)},
-    state="n * x / length",
+    padding=True,
+    options={"n": whole("number of positions to shift by; below 0: towards the start", 1)},
+    checks={"n != 0": "a shift by 0 positions does nothing; give a number above 0, or below"},
+    state="max(n, 0) * x / length",
     example="x = x + mlp(norm(shift(x)))",
-    equation="y_i = x_(i - n), 0 before the start",
+    equation="y_i = x_(i - n), 0 before the start and behind the end",
     source="token shift of RWKV, 2305.13048",
 )
 class Shift(Word):
     """y_i = x_(i - n), and 0 for the first n positions: what stood n places back; same shape as x.
 
-    Looks back in a stack that sees all, too. Decoding keeps the last n positions.
+    Looks back in a stack that sees all, too. A number below 0 looks ahead, which a causal stack refuses: shift(x, -1)
+    is the next position, 0 at the last real one. Decoding keeps the last n positions.
     """
 
     def __init__(self, x: int, n: int, causal: bool) -> None:
         super().__init__()
         self.x, self.n = x, n
-        self.state_sizes = {"last": (n, x)}
+        self.state_sizes = {"last": (max(n, 0), x)}
 
     def after_last(self, x: Tensor, state: Any, at: At) -> Tensor:
         """The chunk behind the n positions that stood before it; the state keeps the last n real ones."""
@@ -45,7 +50,10 @@ class Shift(Word):
             state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
         return both
 
-    def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None) -> Tensor:
+        if self.n < 0:
+            x = x if real is None else x.masked_fill(~real[..., None], 0)
+            return F.pad(x, (0, 0, 0, -self.n))[:, -self.n :]
         both = F.pad(x, (0, 0, self.n, 0)) if at is None else self.after_last(x, state, at)
         return both[:, : x.shape[1]]
 
@@ -159,3 +167,59 @@ class Conv(Shift):
                 "to another stack as its memory, or run the whole sequence each time"
             )
         return super().start(batch, capacity, dtype, device)
+
+
+@word(
+    "dynamic_conv",
+    streams=("x", "w"),
+    numbers=("length",),
+    kind="positions",
+    width="x",
+    reach="past",
+    back="length - 1",
+    order="'recurrent'",
+    centered=True,
+    together=True,
+    coefficients=("w",),
+    padding=True,
+    options={
+        "length": whole("kernel size, in positions", minimum=1),
+        "heads": whole("heads of x, each with a kernel of its own", "heads", minimum=1, absent=1),
+    },
+    checks={
+        "x % heads == 0": "the width {x} does not divide into {heads} heads",
+        "w == heads * length": "kernels of the width {w} are not {heads} heads times the length {length}",
+    },
+    state="(length - 1) * x / positions",
+    saved="x + w",
+    example="h = norm(x); w = softmax(linear.kernel(h, 7 * heads), size=7)\n"
+    "x = x + linear(dynamic_conv(h, w, 7), width)",
+    equation="y_i = sum over k of w_ik x_(i - k), k from 0 to length - 1; centered where the stack sees all",
+    source="dynamic and lightweight convolutions: Wu et al., 1901.10430",
+)
+class DynamicConv(Shift):
+    """y_i = the sum over k of w_ik x_(i - k), k from 0 to length - 1: a convolution whose kernels the formula makes,
+    one for each head at each position. In a stack that sees all, k goes from -ahead, ahead = length // 2.
+
+    x (batch, length, x), w (batch, length, heads * kernel size) to (batch, length, x). The kernel of a head is one
+    slice of w, its oldest position first, as in `conv`; all channels of the head share it. A softmax over each kernel
+    is `softmax(w, size=7)`. Kernels that are a coefficient (`vector`) are the same at every position: a lightweight
+    convolution. No parameters. Decoding keeps the last length - 1 positions of x.
+    """
+
+    def __init__(self, x: int, w: int, length: int, heads: int, causal: bool) -> None:
+        super().__init__(x, length - 1, causal)
+        self.length, self.heads = length, heads
+        self.ahead = 0 if causal else length // 2
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, w: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None
+    ) -> Tensor:
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)
+        both = F.pad(x, (0, 0, self.n - self.ahead, self.ahead)) if at is None else self.after_last(x, state, at)
+        both, kernels = split(both, self.heads, -1), split(w, self.heads, self.length, 1)
+        terms = (both[:, k : k + x.shape[1]] * kernels[..., k, :] for k in range(self.length))
+        return functools.reduce(torch.add, terms).flatten(2)
+
+    step = forward  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from ..errors import InputError
 from .conv import Shift
 from .devices import with_table
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, spread, whole, word
+from .word import At, GeneratorFor, TypedWord, Word, empty, fill, fill_normal, flag, matrix, spread, whole, word
 
 
 @word(
@@ -136,7 +136,9 @@ class NGrams(Shift):
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         return super().start(batch, capacity, torch.int64, device)
 
-    def forward(self, tokens: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, tokens: Tensor, *, state: Any = None, at: At | None = None
+    ) -> Tensor:
         ids = tokens.long()[..., None] + 1
         both = F.pad(ids, (0, 0, self.n, 0)) if at is None else self.after_last(ids, state, at)
         length = tokens.shape[1]
@@ -146,6 +148,32 @@ class NGrams(Shift):
         return F.embedding(codes % self.weight.shape[0], self.weight)
 
     step = forward  # type: ignore[assignment]
+
+
+@word(
+    "indicator",
+    streams=("tokens",),
+    ids=("tokens",),
+    numbers=("id",),
+    kind="input",
+    width="1",
+    options={"id": whole("the id that is looked for", minimum=0)},
+    example="before: x = where(indicator(tokens, 3), learned(1), embed.words(tokens) + positions(tokens))",
+    equation="y_i = 1 where token i is the id, else 0",
+)
+class Indicator(TypedWord):
+    """y_i = 1 where token i has this id, else 0: (batch, length) of whole numbers to (batch, length, 1). No parameters.
+
+    `where(indicator(tokens, 3), a, b)` chooses by it, `running_sum` of it counts what came so far, `mean` of it is the
+    share of such tokens.
+    """
+
+    def __init__(self, tokens: int, id: int) -> None:
+        super().__init__()
+        self.id = id
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return (tokens == self.id).to(self.like.dtype)[..., None]
 
 
 @word(

@@ -89,14 +89,18 @@ class Softplus(Word):
 
 
 @word(
-    "softmax", like="relu", constant="1 / x", nonzero="",
+    "softmax", like="relu", constant="1 / size", nonzero="", across=True,
+    options={"size": whole("a softmax for each slice of this many channels", "x", minimum=1, later=True)},
+    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     example="x = x + linear.out(softmax(linear.keys(norm(x), 64)), width)",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
 class Softmax(Word):
+    """y_c = exp(x_c) / the sum of exp(x_c') over the channels c', or over those of the same slice of `size`."""
+
     @staticmethod
-    def function(x: Tensor) -> Tensor:
-        return torch.softmax(x, -1)
+    def function(x: Tensor, *, size: int) -> Tensor:
+        return torch.softmax(split(x, -1, size), -1).flatten(-2)
 
 
 @word("exp", like="sigmoid", constant="exp(c)", example="x = x * exp(vector(0)) + mlp(norm(x))", equation="y = exp(x)")
@@ -105,7 +109,7 @@ class Exp(Word):
 
 
 @word(
-    "log", like="softmax", saved="x", constant="log(c)", partial=True,
+    "log", like="gelu", constant="log(c)", nonzero="", partial=True,
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
@@ -225,6 +229,39 @@ class TopK(Word):
         ranks = split(x if by is None else by, -1, size).detach()
         kept = torch.zeros_like(ranks).scatter(-1, ranks.topk(k, -1).indices, 1.0)
         return torch.where(kept.flatten(-2) > 0, x, 0)
+
+
+@word(
+    "where", like="min", streams=("test", "a", "b"), width="max(test, a, b)", saved="test + a + b",
+    checks={
+        "test == a or test == 1 or a == 1": "the widths {test} and {a} differ",
+        "test == b or test == 1 or b == 1": "the widths {test} and {b} differ",
+        "a == b or a == 1 or b == 1": "the widths {a} and {b} differ",
+    },
+    example="h = linear(norm(x), width); x = x + where(h, h ** 2, -0.1 * h)",
+    equation="y = a where test > 0, else b",
+)
+class WhereAbove(Word):
+    """y = a where test > 0, else b, channel by channel: of streams of equal width, or of width 1, or of numbers.
+
+    `where(a - b, x, y)` compares two streams. No gradient reaches the test, nor, at a channel, the side that is not
+    taken; what is not taken must be finite nevertheless, or the gradient of what it is made of is not.
+    """
+
+    @staticmethod
+    def function(test: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(test > 0, a, b)
+
+
+@word(
+    "stop_gradient", like="gelu", saved="0", constant="c", nonzero="positive",
+    example="x = x + mlp(norm(x)) + 0.1 * linear(stop_gradient(x), width)",
+    equation="y = x, through which no gradient flows",
+)
+class StopGradient(Word):
+    """y = x; in training nothing that y goes into changes what x is made of."""
+
+    function = staticmethod(torch.detach)
 
 
 @word(

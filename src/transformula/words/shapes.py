@@ -1,5 +1,5 @@
-"""Taking apart and putting together, without weights: channels by `part slice join repeat pad dot channel_mean`,
-positions by `mean maxpool pick`; `ones` are made of nothing."""
+"""Taking apart and putting together, without weights: channels by `part slice join repeat pad dot channel_mean
+channel_max`, positions by `mean maxpool pick`; `ones` are made of nothing."""
 
 import torch
 from torch import Tensor
@@ -146,6 +146,21 @@ class ChannelMean(Word):
     @staticmethod
     def function(x: Tensor) -> Tensor:
         return x.mean(-1, keepdim=True)
+
+
+@word(
+    "channel_max",
+    like="channel_mean",
+    saved="x",
+    example="h = linear(norm(x), 8); x = x + channel_max(h) * mlp(norm(x))",
+    equation="y = max over channels of x",
+)
+class ChannelMax(Word):
+    """The largest of the channels at each position: (..., x) to (..., 1)."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        return x.amax(-1, keepdim=True)
 
 
 @word(
