@@ -84,11 +84,22 @@ def sounds(**options: Any) -> Call:
         written=MARKER,
         layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
     )
+def some_masked(inputs: dict[str, Any]) -> None:
+    """Every fourth token that is no padding is the mask, id 5: theirs counts those of the padding, too."""
+    tokens = inputs["tokens"].clone()
+    tokens[0, ::4] = tokens[1, : LENGTHS["tokens"][1] : 4] = 5
+    inputs["tokens"] = tokens
+
+
+def products(result: Mapping[str, Tensor]) -> Tensor:
+    """Images by texts."""
+    return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
 
 
 CALLS: Mapping[str, Call] = {
     "tokens": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, {"use_cache": False}, decodes=True),
     "encoder": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}),
+    "masked": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, prepare=some_masked),
     "types": Call({"tokens": "input_ids", "types": "token_type_ids"}, {"tokens": "attention_mask"}),
     "languages": Call({"tokens": "input_ids", "types": "langs"}, {"tokens": "attention_mask"}),
     "replaced": Call(

@@ -21,9 +21,7 @@ from transformula.interop.parity.theirs import EAGER, TheirClass
 MELS, FRAMES = 8, 24
 ROWS = (
     "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders", "others",
-    "relatives_of_bert", "seq2seq_and_images", "convolutional",
-    "decoders", "dense_decoders", "older_decoders", "expert_decoders",
-    "others", "relatives_of_bert", "seq2seq_and_images", "pictures_in_text",
+    "relatives_of_bert", "seq2seq_and_images", "convolutional", "pictures_in_text", "small_words",
 )  # fmt: skip
 
 

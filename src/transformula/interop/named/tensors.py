@@ -12,6 +12,7 @@
     vector.weight or 0           zeros where it is missing
     zeros(1, width)              none of ours: all 0
     waves(context, width, 10000) none of ours: sines and cosines, all sines of a row first
+    rates(size, theta)           none of ours: the rates of rotary positions, one of each pair of channels
 
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. `stages.S = near | far: {...}` stands for a mapping of each of
@@ -94,7 +95,7 @@ class Shaped:
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that sizes alone give, all zeros or waves: it is written; one that is read must be equal."""
+    """A tensor that sizes alone give, zeros, waves or rates: it is written; one that is read must be equal."""
 
     kind: str
     sizes: tuple[str, ...]
@@ -154,6 +155,9 @@ class Solver:
                 return self.theirs(inner, ours).reshape([self.number(size) for size in sizes])
             case Computed(kind="zeros", sizes=sizes):
                 return torch.zeros([self.number(size) for size in sizes])
+            case Computed(kind="rates", sizes=sizes):
+                size, base = (compute(size, self.constants) for size in sizes)
+                return torch.pow(base, -torch.arange(0, size, 2) / size)
             case Computed(sizes=sizes):
                 rows, size, base = (compute(size, self.constants) for size in sizes)
                 return waves(torch.arange(rows), 0, size, base, True)[0]
@@ -258,7 +262,7 @@ def read_expression(node: ast.expr) -> Expression:
             return Paired(read_expression(inner), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
-        case ast.Call(func=ast.Name(id="zeros" | "waves" as kind), args=sizes):
+        case ast.Call(func=ast.Name(id="zeros" | "waves" | "rates" as kind), args=sizes):
             return Computed(kind, tuple(map(ast.unparse, sizes)))
     raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
 
