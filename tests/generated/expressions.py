@@ -232,6 +232,10 @@ class Expressions:
             return self.streams(at, budget)
         if record.name in ("scan", "delta"):
             return self.recurrence(record.name, at, budget)
+        if record.name == "weighted_sum":
+            text, width = self.value(at, budget - 1, WIDTH)
+            scores = self.of(["attention_weights({})", "mix_heads(attention_weights({}))", "relu({})"])
+            return f"weighted_sum({scores.format(f'dot_scores({text}, {text})')}, {text})", width
         if record.name == "dynamic_conv":
             text, width = self.value(at, budget - 1)
             return f"dynamic_conv({text}, softmax(linear(x, 3), size={self.of([3, 1])}), 3, heads=1)", width
@@ -387,9 +391,8 @@ class Expressions:
         if self.often(2) and len(arguments) == 1 and at.where == "layer":
             rows, more = "4" if at.causal else "2 * 4", self.of(["", ', by="key"', ", buckets=True"])
             table = f"relative({query}, learned({rows}, {width}), span=4{more})"
-            options["scores"] = self.of(
-                [f"relative_bias({query}, buckets=4, reach=8)", table, f"relu(dot_scores({query}, {query}))"]
-            )
+            products = f"{self.of(['relu', 'mix_heads'])}(dot_scores({query}, {query}))"
+            options["scores"] = self.of([f"relative_bias({query}, buckets=4, reach=8)", table, products])
         label = ""
         if self.often(3) and at.where == "layer":
             label = f"l{len(at.labels)}"

@@ -136,6 +136,9 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("relative_bias", X, o) for o in ({}, {"buckets": 8, "reach": 20, "heads": 3})],
     *[("dot_scores", {"q": 32, "k": k}, o) for k in (32, 8) for o in ({}, {"scale": 2})],
     ("sum_heads", {"s": 1, "w": 4}, {}),
+    *[("mix_heads", {"s": 1}, o) for o in ({}, {"size": 6})],
+    ("attention_weights", {"s": 1}, {}),
+    *[("weighted_sum", {"s": 1, "v": v}, o) for v, o in ((32, {}), (10, {"kv_heads": 2}))],
     ("prepend", {"a": 32, "b": 32}, {}),
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
     ("patches", {"image": 1}, {"size": 7, "stride": 4, "padding": 2}),
@@ -183,8 +186,9 @@ def streams_of(
         return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
     if "audio" in widths:
         return [torch.rand(BATCH, 4 * length, dtype=dtype) - 0.5]
-    if name == "sum_heads":
-        return [torch.rand(BATCH, widths["w"], length, length, dtype=dtype), torch.rand(BATCH, length, 4, dtype=dtype)]
+    if "s" in widths:
+        others = [torch.rand(BATCH, length, width, dtype=dtype) for stream, width in widths.items() if stream != "s"]
+        return [torch.rand(BATCH, 4, length, length, dtype=dtype), *others]
     copies = ENTRIES if "entries" in widths else 1
     return [torch.rand(BATCH, length, w, dtype=dtype) + 0.1 for w in widths.values() for _ in range(copies)]
 
@@ -225,7 +229,7 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     streams = streams_of(name, widths)
     result = module(*streams)
     if record.value == "scores":
-        heads = 1 if record.scores else names["heads"]
+        heads = 1 if name == "sum_heads" else names.get("size", names["heads"])
         assert result.shape in [(batch, heads, LENGTH, LENGTH) for batch in (1, BATCH)]
         return
     assert result.shape[-1] == evaluate_text(record.width, names)

@@ -177,7 +177,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "no-channels": (
         "{word} works across channels, and scores have keys in their place, of which some are not to be seen\n"
-        "give the scores to an attention, which takes the softmax over what each query sees: attention(x, scores=...)",
+        "take the softmax over the keys that each query sees: attention_weights(s), or attention(x, scores=s)",
         "x = x + attention(x, scores=softmax(dot_scores(x, x)))",
     ),
     "reach-all": (

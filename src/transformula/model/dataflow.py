@@ -217,7 +217,8 @@ def sequence_read(value: Value, causal: bool) -> str:
     call = value.called
     if not call.word.padding or not call.streams or (call.word.reach == "past" and causal and not across(value)):
         return ""
-    return value.args[len(call.streams) - 1].sequence
+    last = value.args[len(call.streams) - 1]
+    return last.keys if last.kind == "scores" else last.sequence
 
 
 def description(sequence: str, architecture: Architecture) -> Any:
