@@ -6,6 +6,9 @@ import pytest
 
 from transformula.language.graph import Value
 from transformula.language.messages import FormulaError
+from transformula.language.parser import parse
+from transformula.language.source import Source
+from transformula.language.syntax import spell
 
 from .toy import checked, paths
 
@@ -148,6 +151,27 @@ def test_history_of_before_counts() -> None:
     text = "depth: 3\nbefore: |\n  x = embed.words(tokens)\n  h = x\nlayer: |\n  h = x + mlp(norm(x))\n  x = mix(h[:])"
     model = checked(text)
     assert [next(v for v in s.calls() if v.name == "mix").call.entries for s in model.main.layers] == [2, 3, 4]
+
+
+def test_the_end_of_a_list_of_history() -> None:
+    """`h[n:]` begins with layer n, or with `before`; a present value comes last as in `h[:]`."""
+    for first, counts, read in (
+        ("layer - 2", [2, 3, 3, 3], [("h", 2), ("h", 3)]),
+        ("0", [2, 3, 4, 5], [("h", 0), ("h", 1), ("h", 2), ("h", 3)]),
+        ("3", [1, 1, 1, 2], [("h", 3)]),
+        ("k", [1, 2, 3, 4], [("h", 1), ("h", 2), ("h", 3)]),
+    ):
+        numbers = "depth: 4\n" + ("k: 1\n" if first == "k" else "")
+        before = "before: |\n  x = embed.words(tokens)\n  h = x\n"
+        model = checked(f"{numbers}{before}layer: |\n  h = x + mlp(x)\n  x = mix(h[{first}:])")
+        mixes = [next(v for v in s.calls() if v.name == "mix") for s in model.main.layers]
+        assert [v.call.entries for v in mixes] == counts
+        assert model.main.layers[3].history == read
+    refused("x = x + mix(x[layer / 2:])", "history-first")
+    refused("h = mlp(x); x = x + mix(x[2:])", "empty-list")
+    refused("x = x + mix(x[:2])", "not-allowed")
+    text = "x = x + mix(x[layer - 3:]) + x[0]"
+    assert spell(parse(Source("layer", text))[0].value) == "x + mix(x[layer - 3:]) + x[0]"
 
 
 def test_x_of_the_layer_before_is_what_entered() -> None:

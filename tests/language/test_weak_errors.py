@@ -15,7 +15,7 @@ from transformula.language.messages import FormulaError
         ('x = x + mlp(norm(x), activation="gelu_new")', 'write activation="gelu_tanh"'),
         ('x = x + mlp(norm(x), activation="relu2")', "linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)"),
         ('x = x + mlp(norm(x), activation="many")', "activation function"),
-        ("h = norm(x); x = x + linear(h[0:32], width)", "the channels of a value: part(x, i, n)"),
+        ("h = norm(x); x = x + linear(h[0:32], width)", "the channels of a value: slice(x, first, size)"),
         ("x = x + attention(norm(x), rotary=10000, rope_scaling=4)", "rates=4"),
         ("x = x + attention(norm)", "it is a word: call it, as in norm(x)"),
         ("x = x + attention", "it is a word: call it, as in attention(x)"),
@@ -36,7 +36,7 @@ def test_what_is_written_instead(formula: str, said: str) -> None:
     [
         'x = x + mlp(norm(x), gated=True, activation="silu")', 'x = x + mlp(norm(x), activation="gelu_tanh")',
         "x = x + linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)",
-        "x = x + scalar.alpha(1) * attention(norm(x))", "x = x + linear(part(norm(x), 1, 2), width)",
+        "x = x + scalar.alpha(1) * attention(norm(x))", "x = x + linear(slice(norm(x), 0, 2), width)",
     ],
 )  # fmt: skip
 def test_it_works(written: str) -> None:

@@ -117,6 +117,32 @@ layer: |
     )
 
 
+def test_the_end_of_a_list_of_history() -> None:
+    def by_hand(p: dict[str, Tensor], given: Tensor) -> Tensor:
+        x = embedded(p, given)
+        past = [x]
+        for at in range(1, 5):
+            h = x + F.linear(x, p[f"layers.{at}.linear.weight"], p[f"layers.{at}.linear.bias"])
+            x = sum(w * e for w, e in zip(p[f"layers.{at}.over.weight"], [*past[max(0, at - 2) :], h], strict=True))  # type: ignore[assignment]
+            past.append(h)
+        first, second = p["end.weight"]
+        return (x + first * past[3] + second * past[4]) @ p["words.weight"].T
+
+    same(
+        make("""
+depth: 4
+before: |
+  x = embed.words(tokens) + positions(tokens)
+  h = x
+layer: |
+  h = x + linear(x, width)
+  x = mix.over(h[layer - 2:])
+after: x = x + mix.end(h[depth - 1:])
+"""),
+        by_hand,
+    )
+
+
 def test_definitions_taps_labels_and_coefficients() -> None:
     def by_hand(p: dict[str, Tensor], given: Tensor) -> Tensor:
         x = embedded(p, given)

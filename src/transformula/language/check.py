@@ -405,7 +405,7 @@ def check_size(depth: int, parts: Sequence[Sequence[Line]], definitions: Sequenc
     lists, waiting = [], [line.value for line in layer]
     while waiting:  # of those that every layer makes: what depends on a test is left out
         node = waiting.pop()
-        if isinstance(node, Index) and node.index is None:
+        if isinstance(node, Index) and node.index is node.first is None:
             lists.append(node)
         waiting += [] if isinstance(node, Choice) else children(node)
     if not others and depth * depth * len(lists) > 2 * MOST_ENTRIES:

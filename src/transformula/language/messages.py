@@ -120,6 +120,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "{name}[{index}] does not exist in {title}\nhere there is {there}; {name}[n] is what layer n left",
         "x = x + mlp(x[layer])",
     ),
+    "history-first": (
+        "{name}[{first}:] does not begin with a layer\n"
+        "the first layer of a list is a whole number, e.g. {name}[layer - 3:]",
+        "x = x + mix(x[layer / 2:])",
+    ),
     "history-unset": (
         "{name!r} has no value at the end of {place_name}\nread a layer that has set it",
         "y = mlp(x); x = x + y[0]",

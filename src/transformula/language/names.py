@@ -179,7 +179,7 @@ class Names:
             index = ":" if node.index is None else "n"
             raise FormulaError("history-range", node.place, name=name, index=index, title=title, there="none yet")
         if node.index is None:
-            return self.listed(node, name, other, last, scope)
+            return self.listed(node, name, other, self.first_listed(node, scope), last, scope)
         number = as_number(node.index, self.evaluate(node.index, scope.constants, scope))
         if not isinstance(number, int) or not 0 <= number <= last:
             index, there = f"{number:g}", f"{node.name}[0]" + (f" to {node.name}[{last}]" if last else " alone")
@@ -190,14 +190,24 @@ class Names:
             raise FormulaError("history-unset", node.place, name=name, place_name=layer)
         return self.entry(node, name, other, number, setting, scope)
 
-    def listed(self, node: Index, name: str, other: str, last: int, scope: Scope) -> Value:
-        """The value of `name[:]`: what `before` and each layer up to `last` that set the name left in it, then its
-        present value if this layer has set it."""
-        self.entries += last + 1
+    def first_listed(self, node: Index, scope: Scope) -> int:
+        """The layer with which `name[n:]` begins: n, or 0 (`before`) where n is below 0 or not written."""
+        if node.first is None:
+            return 0
+        first = as_number(node.first, self.evaluate(node.first, scope.constants, scope))
+        if not isinstance(first, int):
+            raise FormulaError("history-first", node.place, name=node.name, first=f"{first:g}")
+        return max(0, first)
+
+    def listed(self, node: Index, name: str, other: str, first: int, last: int, scope: Scope) -> Value:
+        """The value of `name[first:]`: what the layers from `first` (0: `before`) to `last` that set the name left in
+        it, then its present value if this layer has set it."""
+        self.entries += max(0, last + 1 - first)
         if self.entries > MOST_ENTRIES:
             raise FormulaError("too-many-entries", node.place, name=name)
         entries: list[Value] = []
-        for number, (section, settings) in enumerate(self.flow.history[other or scope.stack.name][: last + 1]):
+        past = self.flow.history[other or scope.stack.name][first : last + 1]
+        for number, (section, settings) in enumerate(past, first):
             setting = settings.get(name)
             if setting is not None and setting.section is section:
                 entries.append(self.entry(node, name, other, number, setting, scope))
@@ -205,12 +215,12 @@ class Names:
             self.reads.line(scope.places.get(name))
             entries.append(scope.names[name])
         entries = [e for e in entries if e.op != "number"]
-        first = entries[0] if entries else Value("number")
+        head = entries[0] if entries else Value("number")
         for entry in entries:
-            if (entry.kind, entry.width) != (first.kind, first.width):
-                raise FormulaError("widths", node.place, left=first.width, right=entry.width)
+            if (entry.kind, entry.width) != (head.kind, head.width):
+                raise FormulaError("widths", node.place, left=head.width, right=entry.width)
         self.reads.names.add(name)
-        return Value("list", tuple(entries), "list", first.width, first.sequence, name=name, place=node.place)
+        return Value("list", tuple(entries), "list", head.width, head.sequence, name=name, place=node.place)
 
     def entry(self, node: Index, name: str, other: str, number: int, setting: Setting, scope: Scope) -> Value:
         """The value that a name had on leaving layer `number`: one for all that read it in a section."""

@@ -160,10 +160,13 @@ class Rebuilder:
             case ast.Call():
                 return self.call(node)
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice() as part):
-                if part.lower or part.upper or part.step:
-                    remedy = "write x[:] for all of it, or x[n] for one; the channels of a value: part(x, i, n)"
-                    raise self.refused(node, "a part of a history", remedy)
-                return Index(place, name, None)
+                if part.upper or part.step:
+                    remedy = (
+                        "write x[:] for all of it, x[n:] for what layer n and later ones left, or x[n] for one; the "
+                        "channels of a value: slice(x, begin, end)"
+                    )
+                    raise self.refused(node, "a part of a history that ends before its last", remedy)
+                return Index(place, name, None, None if part.lower is None else self.value(part.lower))
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 return Index(place, name, self.value(index))
             case ast.Attribute(value=ast.Name(id=call), attr=tap):

@@ -34,10 +34,11 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Index(Node):
-    """`name[index]`, or `name[:]` if index is None."""
+    """`name[index]`, or if index is None `name[:]`, or `name[first:]`."""
 
     name: str
     index: Node | None
+    first: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Line:
 
 def children(node: Node) -> tuple[Node, ...]:
     match node:
-        case Index(index=Node() as index):
+        case Index(index=Node() as index) | Index(first=Node() as index):
             return (index,)
         case CallNode():
             return node.items + tuple(o.value for o in node.options)
@@ -196,8 +197,10 @@ def _atom(node: Node) -> str:
             return str(flag)
         case Name(name=name):
             return name
-        case Index(name=name, index=index):
-            return f"{name}[{':' if index is None else spell(index)}]"
+        case Index(name=name, index=None, first=first):
+            return f"{name}[{'' if first is None else spell(first)}:]"
+        case Index(name=name, index=Node() as index):
+            return f"{name}[{spell(index)}]"
         case Tap(call=call, tap=tap):
             return f"{call}.{tap}"
         case CallNode(word=word, label=label, items=items, options=options):
