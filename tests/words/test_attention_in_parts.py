@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.interop.test_programs import InONNXRuntime, close
+from tests.model.helpers import numbers_kept
 from tests.words.helpers import make, random_weights
 from transformula.analysis.accounting import summary
 from transformula.errors import InputError
@@ -133,11 +134,14 @@ def test_no_later_token_is_seen() -> None:
     torch.testing.assert_close(ours(one)[:, :-1], ours(other)[:, :-1], rtol=1e-12, atol=1e-12)
 
 
-def test_the_account_of_a_position() -> None:
-    """Two matrices a layer, and the two products of attention."""
-    text = f"depth: 1\nwidth: {WIDTH}\nheads: {HEADS}\nvocab: 40\ncontext: 16\nlayer: |\n  {TALKING}\n"
-    said = summary(check(read_text(text), vocabulary(), {}), length=8)
-    assert "mix_heads" in str(said)
+def test_decoding_keeps_what_is_counted() -> None:
+    """Keys and values of each layer, as attention does."""
+    ours = model(TALKING)
+    decoding = ours.start(1, 16)
+    with torch.no_grad():
+        ours.step(torch.randint(40, (1, 16)), decoding)
+    counted = summary(ours.architecture, 16).data["totals"]["cache_bytes_row"] / 4
+    assert numbers_kept(decoding) == counted == 2 * 16 * 2 * WIDTH
 
 
 @pytest.mark.slow
