@@ -130,6 +130,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("groupnorm", X, {"groups": 4, **o}) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3})],
     *[("frames", {"audio": 1}, o) for o in ({}, {"size": 3}, {"size": 4, "hop": 2})],
     *[("logmel", {"audio": 1}, {"size": 5, "frame": 8, "hop": 4, **o}) for o in ({}, {"rate": 8000, "dynamic": 2})],
+    *[("values", {"series": n}, {"size": n}) for n in (1, 3)],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
     *[("relative", {"q": 32, "table": 32}, o) for o in ({}, {"by": "key"}, {"span": 6, "buckets": True, "reach": 20})],

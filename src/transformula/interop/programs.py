@@ -29,7 +29,7 @@ from torch.fx import Node
 from ..errors import CheckpointError, TransformulaError, shortened
 from ..language.word_calls import SEVERAL_IDS
 from ..model import stateless
-from ..model.dataflow import DECODED, input_sequences, makers, windows_of
+from ..model.dataflow import DECODED, channels_of_inputs, input_sequences, makers, windows_of
 from ..model.model_code import IDS
 from ..model.stateless import LENGTHS, NEXT, POSITIONS, Named
 from ..model.transformer import Transformer, evaluating
@@ -114,8 +114,12 @@ def programs_of(model: Transformer) -> dict[str, Program]:
     if not stateless.is_decoded(model):
         return {"model": trace(model, stateless.whole, whole_inputs(model, model.inputs))}
     programs, examples = {}, Examples()
+    several = channels_of_inputs(model.architecture)
     for name in stateless.growing_inputs(model):
-        examples.add(name, ("batch", "new", *["letters"] * (name in SEVERAL_IDS)))
+        if name in several:
+            examples.add(name, ("batch", "new", several[name]), torch.float32)
+        else:
+            examples.add(name, ("batch", "new", *["letters"] * (name in SEVERAL_IDS)))
     fixed = []
     if model.given_at_start:
         programs["start"] = trace(model, stateless.start, whole_inputs(model, model.given_at_start))
@@ -137,6 +141,7 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
     """Examples of inputs that are given whole, and of how many of their positions are real."""
     examples, calls = Examples(), makers(model.architecture).values()
     sequence = {name: group[0] for group in input_sequences(model.architecture).values() for name in group}
+    several = channels_of_inputs(model.architecture)
     squares = {call.args[0].name: call.called.options for call in calls if call.called.word.real == "patches"}
     for name in names:
         length = sequence.get(name, name)
@@ -146,6 +151,8 @@ def whole_inputs(model: Transformer, names: list[str]) -> Examples:
             height, width = picture_of_grids(model) or (2 * side, wide * side)
             examples.sizes |= {"height": height, "width": width}
             examples.add(name, ("batch", channels, "height", "width"), torch.float32)
+        elif name in several:
+            examples.add(name, ("batch", length, several[name]), torch.float32)
         elif name in IDS:
             if (model.positions_of(name) or OTHERS[0]) < OTHERS[0]:
                 examples.sizes.setdefault(length, FEW)

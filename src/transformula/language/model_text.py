@@ -23,7 +23,7 @@ MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", "extra",
 MOST_CARRIED = 1_000_000  # positions of former segments that `carry` may ask for
 FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")  # numbers that a file may hold without reading them
 # What a task may give; other inputs are declared under `inputs:`.
-INPUTS = ("tokens", "source", "types", "targets", "characters", "image", "audio", "document", "rank")
+INPUTS = ("tokens", "source", "types", "targets", "characters", "image", "audio", "series", "document", "rank")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 

@@ -18,7 +18,7 @@ from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name,
 
 # What attention takes by name: an input of such a name could not be handed to it.
 KEYWORDS = ("scores", "ranking", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
-NOT_A_NUMBER = ("image", "audio", "characters")  # inputs that are more than one number a position
+NOT_A_NUMBER = ("image", "audio", "series", "characters")  # inputs that are more than one number a position
 
 
 @dataclass

@@ -20,7 +20,7 @@ from .vocabulary import WordRecord
 # Kinds of words that also act on coefficients, position by position.
 BARE = ("function", "shape", "chance", "norm", "depth")
 SCORES = ("scores", "ranking")  # ports that take scores
-NO_IDS = ("image", "audio")  # inputs that hold no ids
+NO_IDS = ("image", "audio", "series")  # inputs that hold no ids
 SEVERAL_IDS = ("characters",)  # inputs of several ids a position, which a stream of that name takes and no other
 OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabulary
 # What a record's expressions read of a sequence or a value, which no number of the file that is called so stands for.

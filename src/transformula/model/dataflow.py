@@ -348,6 +348,12 @@ def check_lengths(lengths: Any, sequences: tuple[tuple[str, ...], ...], *tensors
             raise InputError(f"lengths of {name} must lie between 1 and {length}; given: {given.tolist()}")
 
 
+def channels_of_inputs(architecture: Architecture) -> dict[str, int]:
+    """The inputs that hold several numbers at a position, as `values` reads them, and how many."""
+    calls = [value for section in architecture.sections() for value in section.calls()]
+    return {call.args[0].name: int(call.called.options["size"]) for call in calls if call.called.streams == ("series",)}
+
+
 def check_ids(ids: Any, name: str, shape: str) -> None:
     """Raise InputError unless `ids` is a tensor of ids, of so many dimensions as `shape`: "(batch, length)"."""
     if not isinstance(ids, Tensor):

@@ -21,6 +21,7 @@ from ..errors import InputError
 from ..language.word_calls import SEVERAL_IDS
 from ..words.cache import CrossCache
 from ..words.word import At
+from .dataflow import channels_of_inputs
 from .segment_memory import put, tensors_of
 from .transformer import Transformer
 
@@ -116,8 +117,11 @@ def state_of(model: Transformer, fixed: Named) -> dict[str, tuple[Tensor, int | 
 
 def chunk(model: Transformer, batch: int, length: int, letters: int = 1) -> Named:
     """Zeros as some positions of each input that grows."""
+    several = channels_of_inputs(model.architecture)
     return {
-        name: torch.zeros(batch, length, *[letters] * (name in SEVERAL_IDS), dtype=torch.int64)
+        name: torch.zeros(batch, length, several[name])
+        if name in several
+        else torch.zeros(batch, length, *[letters] * (name in SEVERAL_IDS), dtype=torch.int64)
         for name in growing_inputs(model)
     }
 
