@@ -34,6 +34,7 @@ INPUTS: Mapping[str, Callable[[], Tensor]] = {
     "types": lambda: (torch.arange(LENGTH) > 5).long().expand(2, -1),
     "image": lambda: drawn(2, 3, 32, 32),
     "audio": lambda: drawn(2, 160 * FRAMES) / 4,
+    "series": lambda: drawn(2, FRAMES, 6),
 }
 """Each input of ours."""
 
@@ -44,14 +45,42 @@ class Call(calls.ParityCall):
     def inputs(self, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
         tensors = {name: INPUTS[name]() for name in self.names}
         inputs: dict[str, Any] = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
-        if self.masks:
-            inputs["lengths"] = {name: LENGTHS[name] for name in self.masks}
+        padded = [name for name in self.masks if name in LENGTHS]
+        if padded:
+            inputs["lengths"] = {name: LENGTHS[name] for name in padded}
         self.prepare(inputs)
         return inputs
 
 
 class Pooled(Call, calls.Pooled):
     """Theirs is the mean of the last layer's real positions."""
+
+
+@dataclass(frozen=True)
+class Shorter(Call):
+    """Of two rows of sound the second is shorter, and what padding gives is not compared.
+
+    real  how long they are
+    left  how many positions at least the model makes of the shorter one; 0: what is compared has one position
+    """
+
+    real: tuple[int, int] = (640, 400)
+    left: int = 0
+
+    def inputs(self, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+        inputs, (name,) = super().inputs(dtype), self.names
+        inputs[name] = inputs[name][:, : self.real[0]].clone()
+        inputs[name][1, self.real[1] :] = 0
+        return {**inputs, "lengths": {name: torch.tensor(self.real)}}
+
+    def heard(self, logits: Tensor) -> Tensor:
+        return torch.cat((logits[0], logits[1, : self.left])) if self.left else logits
+
+    def theirs(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        return self.heard(super().theirs(model, inputs))
+
+    def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        return self.heard(super().ours(model, inputs))
 
 
 def end_tokens(inputs: dict[str, Any]) -> None:
@@ -94,6 +123,10 @@ def some_masked(inputs: dict[str, Any]) -> None:
 def products(result: Mapping[str, Tensor]) -> Tensor:
     """Images by texts."""
     return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
+
+
+def one_channel(inputs: dict[str, Any]) -> None:
+    inputs["series"] = inputs["series"][..., :1]
 
 
 CALLS: Mapping[str, Call] = {
@@ -159,6 +192,25 @@ CALLS: Mapping[str, Call] = {
         options={"use_cache": False},
         decodes=True,
         layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
+    ),
+    "features": Call(
+        {"series": "input_features", "tokens": "decoder_input_ids"}, options={"use_cache": False}, decodes=True
+    ),
+    "forecast": Call(
+        {"series": "past_values"}, prepare=one_channel, result=lambda forecast: forecast.mT, output="prediction_outputs"
+    ),
+    "classes of series": Call(
+        {"series": "past_values"}, prepare=one_channel, result=lambda y: y[:, 0], output="prediction_logits"
+    ),
+    "numbers of series": Call(
+        {"series": "past_values"}, prepare=one_channel, result=lambda y: y[:, 0], output="regression_outputs"
+    ),
+    "waveform": Call({"audio": "input_values"}),
+    "waveform in a batch": Shorter({"audio": "input_values"}, {"audio": "attention_mask"}, left=9),
+    "frames in a batch": Shorter({"series": "input_features"}, {"series": "attention_mask"}, real=(FRAMES, 17), left=1),
+    "sound": Call({"audio": "input_values"}, result=lambda logits: logits[:, 0]),
+    "sounds in a batch": Shorter(
+        {"audio": "input_values"}, {"audio": "attention_mask"}, result=lambda logits: logits[:, 0]
     ),
     "clip": Call(
         {"image": "pixel_values", "tokens": "input_ids"},

@@ -34,6 +34,8 @@ class Key:
     absent  the constant where the key is absent, an expression; None: it must be there
     null    the same where the value is null; None: as where it is absent
     either  of `a/b.c`, or `d.a/b.c`: mappings that mean the same, of which one is there
+    count   of `name * count`: the constant that says how many entries the list has, which is then kept as it is; ""
+            for a list of one value a layer
     """
 
     paths: tuple[str, ...]
@@ -42,13 +44,15 @@ class Key:
     absent: str | None = None
     null: str | None = None
     either: tuple[str, ...] = ()
+    count: str = ""
 
     @classmethod
     def read(cls, keys: str, said: Any) -> Self:
         target, _, defaults = str(said).partition(" = ")
         absent, _, null = (part.strip() for part in defaults.partition(" | "))
-        match = re.fullmatch(r"(\w+)\[(\w+)\]", target.strip())
-        table, name = (match[1], match[2]) if match else ("", target.strip())
+        target, _, count = (part.strip() for part in target.partition(" * "))
+        match = re.fullmatch(r"(\w+)\[(\w+)\]", target)
+        table, name = (match[1], match[2]) if match else ("", target)
         paths, either = list[str](), list[str]()
         for path in map(str.strip, keys.split("|")):
             parts = path.split(".")
@@ -56,7 +60,7 @@ class Key:
             names = [".".join([*parts[:at], one]) for one in parts[at].split("/")]
             paths += [".".join([name, *parts[at + 1 :]]) for name in names]
             either += names if "/" in path else ()
-        return cls(tuple(paths), name, table, absent or None, null or None, tuple(dict.fromkeys(either)))
+        return cls(tuple(paths), name, table, absent or None, null or None, tuple(dict.fromkeys(either)), count)
 
     @property
     def fraction(self) -> bool:
@@ -189,8 +193,11 @@ class ConfigReader:
             raise self.wrong(path, value, "expected a number above 0" + (", or null for none" if key.null else ""))
         if key.table == LENGTH:
             return len(value)
+        if key.count and not (isinstance(value, list) and value):
+            raise self.wrong(path, value, "expected a list")
         if isinstance(value, list):
-            return without_repetitions([self.plain(key, path, one) for one in value])
+            plain = [self.plain(key, path, one) for one in value]
+            return tuple(plain) if key.count else without_repetitions(plain)
         return self.plain(key, path, value)
 
     def plain(self, key: Key, path: str, value: Any) -> Any:
@@ -213,10 +220,16 @@ class ConfigReader:
         return True
 
     def assign(self, key: Key, path: str, value: Any, state: str = "means") -> None:
+        """Set the constant of a key, and the number of its entries."""
+        own = f"{self.path}: {path} {state} {value!r}"
         before = self.constants.setdefault(key.name, value)
         if before != value or isinstance(before, bool) is not isinstance(value, bool):
-            what = f"{self.path}: {path} {state} {value!r}, where another key says {before!r}"
+            what = f"{own}, where another key says {before!r}"
             raise CheckpointError(f"{what}; {self.model.name} has one value for both")
+        if key.count and self.constants.setdefault(key.count, len(value)) != len(value):
+            other = next(one.paths[0] for one in keys_of(self.model) if one.count == key.count)
+            what = f"{own}, {len(value)} values, where {other} has {self.constants[key.count]}"
+            raise CheckpointError(f"{what}; {self.model.name} has as many of both")
 
     def check_fixed(self) -> None:
         for path, expected in self.model.fixed.items():
@@ -255,7 +268,7 @@ class ConfigReader:
             new = set(re.findall(r"[A-Za-z_]\w*", texts.pop())) - names
             names |= new
             texts += [str(self.model.derived[name]) for name in new if name in self.model.derived]
-        read = [key for key in keys_of(self.model) if key.name in names]
+        read = [key for key in keys_of(self.model) if names & {key.name, key.count}]
         values = {path: look(self.config, path) for key in read for path in key.paths[:1]}
         return ", ".join(f"{k} is {'absent' if v is ABSENT else short_json(v)}" for k, v in values.items())
 
@@ -331,7 +344,7 @@ def same_meaning(key: Key, before: Any, value: Any) -> bool:
     table = common().tables[key.table] if key.table else None
     ours = [one if table is None else table.get(one) for one in (before if isinstance(before, list) else [before])]
     expected = value if isinstance(before, list) else (value,)
-    return without_repetitions(ours) == expected
+    return (tuple(ours) if key.count else without_repetitions(ours)) == expected
 
 
 def their_value(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
@@ -341,7 +354,7 @@ def their_value(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
     if key.table == LENGTH:
         return {str(n): f"LABEL_{n}" for n in range(value)}
     if isinstance(value, tuple):
-        return [their_value(key, value[n % len(value)], constants) for n in range(constants["depth"])]
+        return [their_value(key, value[n % len(value)], constants) for n in range(constants[key.count or "depth"])]
     if key.table:
         return next(name for name, ours in common().tables[key.table].items() if ours == value)
     return float(value) if key.fraction else value

@@ -12,6 +12,7 @@
         n_embd: width
         n_inner: hidden = 4 * width
         activation_function: activation[act] = "gelu_tanh"      by a table of `common.yaml`
+        conv_dim: sizes * convs = [512, 512]    a list, and how many entries it has; else lists have one a layer
         rope_theta | rope_scaling/rope_parameters.rope_theta: theta = 10000     keys that mean the same
       derived: {gated: ...}               constants that follow from others
       fixed: {scale_attn_weights: true}   the key has this value (of a list: one of these), or is absent

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
@@ -56,7 +55,7 @@ class Export:
         equations = Equations(self.model, self.constants, ours)
         if name := equations.unplaced():
             raise CheckpointError(f"{name}: {self.model.name} has no place for it in the format that is written")
-        return theirs_of(equations, ours, {}, torch.float32)
+        return theirs_of(equations, ours, {})
 
 
 @cache

@@ -98,6 +98,9 @@ class Candidate:
         if isinstance(default, str) and not key.table and not few:  # a name that nothing translates
             few = [default]
         values = [*few, default]
+        if key.count:  # a list that the text does not hold is that of the default
+            self.constants |= {key.name: default, key.count: len(default)}
+            return
         if not few:
             few = choices_of(key, default)
             values = [default, *few]
@@ -317,6 +320,8 @@ def stated_constants(model: NamedModel, architecture: Architecture) -> dict[str,
         text = sources[row.name].text
         if text.startswith("["):
             stated[row.name] = tuple(re.findall(r"\w+", text)) if row.table else compute(text, architecture.numbers)
+            if row.count:
+                stated[row.count] = len(stated[row.name])
     for (_, rows), stack in zip(stacks_of(model), architecture.stacks, strict=False):
         for key, value in rows.items():
             if isinstance(value, str) and value.isidentifier() and key in stack.numbers:

@@ -37,7 +37,7 @@ MAX_NAMES = 5  # of tensors that an error lists
 class NamedOrigin:
     """Where a module came from: what its text does not say and a folder like it needs.
 
-    stored  tensors that are none of ours, by name
+    stored  tensors that are none of ours, or of several of which one of ours is made, by name
     """
 
     name: str
@@ -158,7 +158,7 @@ class FolderTensors:
             self.check_type(row.theirs, tensor)
             for one, part in self.solver.to_ours(row.expression, tensor, self.shapes):
                 if one.number is None:
-                    tensors[one.name] = part
+                    tensors[one.name] = tensors[one.name] * part if row.factor and one.name in tensors else part
                 else:
                     tables.setdefault(one.name, {})[one.number] = part
         tensors |= {name: torch.stack([parts[n] for n in sorted(parts)]) for name, parts in tables.items()}
@@ -194,17 +194,18 @@ class FolderTensors:
             raise CheckpointError(f"{what}; expected a folder with that table, or without")
 
     def none_of_ours(self) -> dict[str, Tensor]:
-        """Tensors that are kept, and those of which equations speak and that are made of none of ours. Raises
-        CheckpointError for one of which no equation speaks, unless it is known to be left out."""
+        """Tensors that are kept, and those of which equations speak and that do not follow from ours: they are made of
+        none, or are factors of one. Raises CheckpointError for one of which no equation speaks, unless it is known to
+        be left out."""
         unknown = [name for name in self.others if not self.is_left_out(name)]
         if unknown:
             near = did_you_mean(nearest(unknown[0], [row.theirs for row in self.rows]))
             what = f"{list_names(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of"
             expected = f"expected the tensors of the architecture that {FILE} names"
             raise CheckpointError(f"{self.folder}: {what} {self.model.name};{near} {expected}")
-        rows = [row for row in self.rows if row.theirs in self.spelling and not refs(row.expression)]
+        rows = [row for row in self.rows if row.theirs in self.spelling]
         kept = {present_name(name): self.shards[name] for name in self.kept}
-        return kept | {row.theirs: self.stored(row) for row in rows}
+        return kept | {row.theirs: self.stored(row) for row in rows if row.factor or not refs(row.expression)}
 
     def left_out(self, more: Iterable[str]) -> list[str]:
         """The names in the files of what is no part of the text; `more` are names of the model's that may be none."""

@@ -8,9 +8,11 @@
     shape(vector, 1, vocab)      in another shape
     gate[E]                      the matrix of expert E
     a if tied else b             by constants; `none`: there is no such tensor
+    length(conv.weight, 2)       weight norm: the lengths g of the slices along axis 2, one number each, ...
+    direction(conv.weight, 2)    ... and v, read as v / |v|, so that the product of both is g v / |v|; written as it is
     again(words)                 a tied tensor, which is not stored again
     vector.weight or 0           zeros where it is missing
-    zeros(1, width)              none of ours: all 0
+    zeros(1, width)              none of ours: all 0; `zeros()`, a count, which is a whole number
     waves(context, width, 10000) none of ours: sines and cosines, all sines of a row first
     rates(size, theta)           none of ours: the rates of rotary positions, one of each pair of channels
 
@@ -94,6 +96,16 @@ class Shaped:
 
 
 @dataclass(frozen=True)
+class Factor:
+    """What weight norm (Salimans and Kingma, 1602.07868) makes a tensor of: the length of each slice along an axis, or
+    its direction. Ours is the product of both. A direction is written with the length that it has, as PyTorch does."""
+
+    inner: Expression
+    axis: str
+    kind: str
+
+
+@dataclass(frozen=True)
 class Computed:
     """A tensor that sizes alone give, zeros, waves or rates: it is written; one that is read must be equal."""
 
@@ -104,7 +116,7 @@ class Computed:
         return f"{self.kind}({', '.join(self.sizes)})"
 
 
-Expression = Computed | OurTensor | Concatenated | Paired | Transposed | Less | Shaped
+Expression = Computed | OurTensor | Concatenated | Paired | Transposed | Less | Shaped | Factor
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,11 @@ class Equation:
     again: bool = False
     optional: bool = False
     chosen: bool = False
+
+    @property
+    def factor(self) -> bool:
+        """Whether it is one of several that ours is the product of."""
+        return isinstance(self.expression, Factor)
 
 
 def row_axis(tensor: Tensor) -> int:
@@ -153,8 +170,12 @@ class Solver:
                 return self.theirs(inner, ours) - self.number(number)
             case Shaped(inner=inner, sizes=sizes):
                 return self.theirs(inner, ours).reshape([self.number(size) for size in sizes])
+            case Factor(inner=inner, axis=axis, kind=kind):
+                tensor = self.theirs(inner, ours)
+                return tensor if kind == "direction" else slice_lengths(tensor, self.number(axis))
             case Computed(kind="zeros", sizes=sizes):
-                return torch.zeros([self.number(size) for size in sizes])
+                kind_of_number = None if sizes else torch.int64
+                return torch.zeros([self.number(size) for size in sizes], dtype=kind_of_number)
             case Computed(kind="rates", sizes=sizes):
                 size, base = (compute(size, self.constants) for size in sizes)
                 return torch.pow(base, -torch.arange(0, size, 2) / size)
@@ -186,6 +207,10 @@ class Solver:
                 yield from self.to_ours(inner, theirs + self.number(number), shapes)
             case Shaped(inner=inner):
                 yield from self.to_ours(inner, theirs.reshape(self.shape(inner, shapes)), shapes)
+            case Factor(inner=inner, axis=axis, kind="direction"):
+                yield from self.to_ours(inner, theirs / slice_lengths(theirs, self.number(axis)), shapes)
+            case Factor(inner=inner):
+                yield from self.to_ours(inner, theirs, shapes)
 
 
 def split_rows(tensor: Tensor, axis: int, groups: int) -> Tensor:
@@ -197,6 +222,13 @@ def swapped_halves(tensor: Tensor, axis: int, sizes: tuple[int, int, int]) -> Te
     """Rows as (groups, m, n), in the order (groups, n, m)."""
     apart = tensor.unflatten(axis, sizes)  # type: ignore[no-untyped-call]
     return apart.transpose(axis - 1, axis).flatten(axis - 2, axis)  # type: ignore[no-any-return]
+
+
+def slice_lengths(tensor: Tensor, axis: int) -> Tensor:
+    """The length of each slice along an axis; the other axes have the size 1."""
+    others = [n for n in range(tensor.dim()) if n != axis]
+    lengths: Tensor = torch.linalg.vector_norm(tensor, dim=others, keepdim=True)
+    return lengths
 
 
 def transpose(tensor: Tensor) -> Tensor:
@@ -262,6 +294,8 @@ def read_expression(node: ast.expr) -> Expression:
             return Paired(read_expression(inner), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
+        case ast.Call(func=ast.Name(id="length" | "direction" as kind), args=[inner, axis]):
+            return Factor(read_expression(inner), ast.unparse(axis), kind)
         case ast.Call(func=ast.Name(id="zeros" | "waves" | "rates" as kind), args=sizes):
             return Computed(kind, tuple(map(ast.unparse, sizes)))
     raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")

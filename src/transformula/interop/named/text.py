@@ -93,12 +93,15 @@ class Folding:
         return content
 
     def formula(self, formula: str) -> str:
-        """Lines in which nothing changes stay as they are written."""
+        """Lines in which nothing changes stay as they are written; what then sets a name to itself is left out."""
         source = Source("formula", formula.strip("\n"))
         rows = source.text.splitlines()
-        lines = []
+        lines, last = list[str](), ""
         for line in parse(source, second=True):
             value = without_nothing(rewritten(line.value, self.change))
+            if isinstance(value, Name) and value.name == line.name == last:
+                continue
+            last = line.name
             written = "\n".join(rows[line.place.line - 1 : line.place.end_line]).strip()
             lines.append(written if value == line.value else f"{line.name} = {spell(value)}")
         return "\n".join(lines)

@@ -56,7 +56,7 @@ def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) ->
     dtype = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    theirs = theirs_of(equations, tensors, {} if origin is None else origin.stored, dtype)
+    theirs = theirs_of(equations, tensors, {} if origin is None else origin.stored)
     write_shards(folder, ((name, t.to(dtype) if t.is_floating_point() else t) for name, t in theirs))
 
 
@@ -81,7 +81,7 @@ def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel
 
 
 def theirs_of(
-    equations: Equations, tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor], dtype: torch.dtype
+    equations: Equations, tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor]]:
     """Their tensors by name, made one after the other; those that are none of ours as they were `stored`."""
     solver = Solver(equations.constants)
@@ -89,11 +89,23 @@ def theirs_of(
     def ours(one: OurTensor) -> Tensor:
         return tensors[one.name] if one.number is None else tensors[one.name][one.number]
 
+    kept = unchanged_factors(equations, tensors, stored)
     for row in equations.rows:
         if row.again:
             continue
         tensor = solver.theirs(row.expression, ours)
-        if not refs(row.expression):
-            tensor = stored.get(row.theirs, tensor).to(dtype)
+        if row.theirs in kept or not refs(row.expression):
+            tensor = stored.get(row.theirs, tensor)
         yield row.theirs, tensor
     yield from ((name, tensor) for name, tensor in stored.items() if name not in {row.theirs for row in equations.rows})
+
+
+def unchanged_factors(equations: Equations, tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> set[str]:
+    """The names of their tensors that were stored as factors of one of ours which is still their product."""
+    solver, products = Solver(equations.constants), dict[str, Tensor]()
+    rows = [row for row in equations.rows if row.factor and row.theirs in stored]
+    for row in rows:
+        for one, part in solver.to_ours(row.expression, stored[row.theirs], equations.shapes):
+            products[one.name] = products[one.name] * part if one.name in products else part
+    same = {name for name, product in products.items() if torch.equal(product, tensors[name])}
+    return {row.theirs for row in rows if refs(row.expression)[0].name in same}
