@@ -125,6 +125,11 @@ def products(result: Mapping[str, Tensor]) -> Tensor:
     return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
 
 
+def mel_features(audio: Tensor) -> Tensor:
+    """The log-mel spectrogram that Whisper is given."""
+    return log_mel(audio.double(), MELS).mT.to(audio.dtype)
+
+
 def one_channel(inputs: dict[str, Any]) -> None:
     inputs["series"] = inputs["series"][..., :1]
 
@@ -191,7 +196,7 @@ CALLS: Mapping[str, Call] = {
         {"audio": "input_features", "tokens": "decoder_input_ids"},
         options={"use_cache": False},
         decodes=True,
-        layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
+        layout={"audio": mel_features},
     ),
     "features": Call(
         {"series": "input_features", "tokens": "decoder_input_ids"}, options={"use_cache": False}, decodes=True
@@ -205,6 +210,15 @@ CALLS: Mapping[str, Call] = {
     "numbers of series": Call(
         {"series": "past_values"}, prepare=one_channel, result=lambda y: y[:, 0], output="regression_outputs"
     ),
+    "states of tokens": Call(
+        {"tokens": "input_ids"}, {"tokens": "attention_mask"}, {"use_cache": False}, output="last_hidden_state"
+    ),
+    "states of an encoder": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, output="last_hidden_state"),
+    "states of an image": Call({"image": "pixel_values"}, output="last_hidden_state"),
+    "states of sound": Shorter(
+        {"audio": "input_values"}, {"audio": "attention_mask"}, output="last_hidden_state", left=1
+    ),
+    "spectrum": Call({"audio": "input_features"}, result=lambda logits: logits[:, 0], layout={"audio": mel_features}),
     "waveform": Call({"audio": "input_values"}),
     "waveform in a batch": Shorter({"audio": "input_values"}, {"audio": "attention_mask"}, left=9),
     "frames in a batch": Shorter({"series": "input_features"}, {"series": "attention_mask"}, real=(FRAMES, 17), left=1),

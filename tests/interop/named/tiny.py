@@ -23,7 +23,7 @@ ROWS = (
     "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders", "others",
     "relatives_of_bert", "seq2seq_and_images", "convolutional", "pictures_in_text", "small_words",
     "decoders", "dense_decoders", "older_decoders", "expert_decoders",
-    "others", "relatives_of_bert", "seq2seq_and_images", "waves_and_series",
+    "others", "relatives_of_bert", "seq2seq_and_images", "waves_and_series", "states",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tests.interop.named.others import WHISPER
 from tests.interop.named.seq2seq_and_images import exact_fairseq_waves
 from tests.interop.named.tiny import FRAMES, Tiny
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
@@ -137,6 +138,14 @@ ROWS = [
     classifier("unispeech", "UniSpeech", "UniSpeech", BY_LAYER, **SOUNDS),
     classifier("unispeech-sat", "UniSpeechSat", "UniSpeechSat", BY_LAYER, **SOUNDS),
     classifier("data2vec-audio", "Data2VecAudio", "Data2VecAudio", DATA2VEC),
+    Tiny(
+        "whisper-classifier",
+        "WhisperForAudioClassification",
+        "WhisperConfig",
+        {**WHISPER, "num_labels": 7, "classifier_proj_size": 10},
+        call="spectrum",
+        slow=True,
+    ),
     Tiny(
         "speech_to_text",
         "Speech2TextForConditionalGeneration",

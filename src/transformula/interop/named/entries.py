@@ -21,6 +21,7 @@
       unused: [n_ctx]                     keys that change no logits
       prefix: transformer.                what the names of tensors begin with, or lack
       places: {TEXT: model.text}          what stands in names of tensors for what parts of the file write so
+      bare: true                          they are written without it, as by a class of theirs without an output
       weights: {...}                      their tensors as expressions of ours: see `tensors.py`
       leave: ["*.attn.bias"]              tensors that are no part of the text
       keep: ["*.head.*"]                  the same, but they are written again as they were read
@@ -71,6 +72,7 @@ class NamedModel:
     unused: Sequence[str] = ()
     prefix: str = ""
     places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bare: bool = False
     leave: Sequence[str] = ()
     keep: Sequence[str] = ()
     zeros: Sequence[str] = ()

@@ -96,7 +96,7 @@ def theirs_of(
         tensor = solver.theirs(row.expression, ours)
         if row.theirs in kept or not refs(row.expression):
             tensor = stored.get(row.theirs, tensor)
-        yield row.theirs, tensor
+        yield row.theirs.removeprefix(equations.model.prefix) if equations.model.bare else row.theirs, tensor
     yield from ((name, tensor) for name, tensor in stored.items() if name not in {row.theirs for row in equations.rows})
 
 
