@@ -219,6 +219,9 @@ CALLS: Mapping[str, Call] = {
         {"audio": "input_values"}, {"audio": "attention_mask"}, output="last_hidden_state", left=1
     ),
     "spectrum": Call({"audio": "input_features"}, result=lambda logits: logits[:, 0], layout={"audio": mel_features}),
+    "spoken": Call(
+        {"audio": "input_values", "tokens": "decoder_input_ids"}, options={"use_cache": False}, decodes=True
+    ),
     "waveform": Call({"audio": "input_values"}),
     "waveform in a batch": Shorter({"audio": "input_values"}, {"audio": "attention_mask"}, left=9),
     "frames in a batch": Shorter({"series": "input_features"}, {"series": "attention_mask"}, real=(FRAMES, 17), left=1),

@@ -9,7 +9,7 @@ import torch
 
 from tests.interop.named.others import WHISPER
 from tests.interop.named.seq2seq_and_images import exact_fairseq_waves
-from tests.interop.named.tiny import FRAMES, Tiny
+from tests.interop.named.tiny import FRAMES, Tiny, rope
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
 from tests.peers.hub import HIDDEN
 
@@ -61,6 +61,18 @@ def classifier(name: str, model: str, config: str, keys: Mapping[str, Any] = SPE
     return speech(f"{name}-classifier", f"{model}ForSequenceClassification", config, keys, **{"call": "sound", **more})
 
 
+MOONSHINE: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "intermediate_size": HIDDEN,
+    "encoder_num_hidden_layers": DEPTH,
+    "decoder_num_hidden_layers": 2,
+    "encoder_num_attention_heads": HEADS,
+    "decoder_num_attention_heads": HEADS,
+    "max_position_embeddings": CONTEXT,
+    "attention_bias": True,
+    **rope(10000, partial_rotary_factor=0.5),
+}
 FEATURES: Mapping[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": WIDTH,
@@ -146,6 +158,7 @@ ROWS = [
         call="spectrum",
         slow=True,
     ),
+    Tiny("moonshine", "MoonshineForConditionalGeneration", "MoonshineConfig", MOONSHINE, call="spoken", slow=True),
     Tiny(
         "speech_to_text",
         "Speech2TextForConditionalGeneration",
