@@ -113,10 +113,14 @@ def test_numbers_beside_tokens_are_decoded_with_them() -> None:
     torch.testing.assert_close(second[:, 0], whole[rows])
 
 
+@pytest.mark.parametrize("format", ["torch-export", "onnx"])
 @pytest.mark.parametrize("text", [FORECAST, BESIDE_TOKENS], ids=["forecast", "beside-tokens"])
-def test_it_is_exported(text: str, tmp_path: Path) -> None:
+def test_it_is_exported(text: str, format: str, tmp_path: Path) -> None:
     """What is written is compared with the model by the export itself."""
-    save_model(tmp_path / "out", model(text, torch.float32), format="torch-export")
+    if format == "onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
+    save_model(tmp_path / "out", model(text, torch.float32), format=format)
     assert any((tmp_path / "out").iterdir())
 
 
