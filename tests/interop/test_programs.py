@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.invariants.harness import CAUSAL, built, fresh, inputs, randomise, single
+from tests.invariants.harness import CAUSAL, built, fresh, inputs, randomize, single
 from transformula import Model, gallery
 from transformula.cli import main
 from transformula.errors import CheckpointError, InputError, MissingExtra
@@ -249,7 +249,7 @@ def among_tokens(seen: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seen", ["slice(patches(image, 4), 2)", "linear(space_to_depth(frames(audio, 100), 2, dimensions=1), 8)"]
+    "seen", ["tail(patches(image, 4), 2)", "linear(space_to_depth(frames(audio, 100), 2, dimensions=1), 8)"]
 )
 def test_what_is_read_among_tokens_in_onnx_runtime(seen: str, tmp_path: Path) -> None:
     """Of another size than the one that was traced; a row of sound is padded."""
@@ -354,7 +354,7 @@ output: logits = linear(mean(x), 3)
 def test_grids_of_every_size(columns: bool, tmp_path: Path) -> None:
     """Square pictures of every size; with columns, pictures that are as wide, of every height."""
     stated = {"near": ", columns=8", "far": ", columns=4"} if columns else {"near": "", "far": ""}
-    model = randomise(build(check(read_text(STAGES.format(**stated)), vocabulary()))).eval()
+    model = randomize(build(check(read_text(STAGES.format(**stated)), vocabulary()))).eval()
     save_model(tmp_path / "onnx", model, format="onnx")
     program, exported = InONNXRuntime(tmp_path / "onnx"), programs.programs_of(model)["model"].exported.module()
     for rows, height, width in [(1, 32, 32), (3, 48, 32)] if columns else [(2, 32, 32), (3, 48, 48)]:

@@ -36,7 +36,7 @@ def test_what_is_written_instead(formula: str, said: str) -> None:
     [
         'x = x + mlp(norm(x), gated=True, activation="silu")', 'x = x + mlp(norm(x), activation="gelu_tanh")',
         "x = x + linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)",
-        "x = x + scalar.alpha(1) * attention(norm(x))", "x = x + linear(slice(norm(x), 0, 2), width)",
+        "x = x + scalar.alpha(1) * attention(norm(x))", "x = x + linear(slice(norm(x), 1, 2), width)",
     ],
 )  # fmt: skip
 def test_it_works(written: str) -> None:

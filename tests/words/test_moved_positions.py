@@ -1,4 +1,4 @@
-"""`slice`, `space_to_depth`, `masked_scatter`: positions left out, made one, and put into another sequence."""
+"""`tail`, `space_to_depth`, `masked_scatter`: positions left out, made one, and put into another sequence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ decoder:
     x = x + attention(norm(x))
     x = x + mlp(norm(x))
 """
-PICTURE, SOUND = "slice(patches(image, 4), 2)", "space_to_depth(linear(frames(audio, 5), 3), 2, dimensions=1)"
+PICTURE, SOUND = "tail(patches(image, 4), 2)", "space_to_depth(linear(frames(audio, 5), 3), 2, dimensions=1)"
 
 
 def model(seen: str = PICTURE, causal: bool = True) -> Any:
@@ -52,12 +52,12 @@ def image() -> Tensor:
     return torch.randn(2, 3, 8, 8, dtype=torch.float64)
 
 
-def test_slice_leaves_the_first_positions_out() -> None:
+def test_tail_leaves_the_first_positions_out() -> None:
     x = torch.randn(2, 5, 4)
-    assert torch.equal(make("slice", {"x": 4}, first=2)[0](x), torch.stack([x[:, i] for i in (1, 2, 3, 4)], 1))
-    assert torch.equal(make("slice", {"x": 4}, first=1)[0](x), x)
-    with pytest.raises(InputError, match=r"slice\(x, 6\): there is no position 6 in a sequence of 5"):
-        make("slice", {"x": 4}, first=6)[0](x)
+    assert torch.equal(make("tail", {"x": 4}, first=2)[0](x), torch.stack([x[:, i] for i in (1, 2, 3, 4)], 1))
+    assert torch.equal(make("tail", {"x": 4}, first=1)[0](x), x)
+    with pytest.raises(InputError, match=r"tail\(x, 6\): there is no position 6 in a sequence of 5"):
+        make("tail", {"x": 4}, first=6)[0](x)
 
 
 def test_channels_of_frames_stand_side_by_side() -> None:
@@ -103,8 +103,8 @@ def test_what_is_no_grid(length: int, options: dict[str, int], said: str) -> Non
         ("x = space_to_depth(x, 2, columns=5)", "a row of 5 positions does not divide into parts of 2"),
         ("x = space_to_depth(x, 2, dimensions=3)", "dimensions.* 2"),
         ("x = space_to_depth(x, 0)", "n.* 1"),
-        ("x = slice(x, 0)", "first.* 1"),
-        ("x = slice(x)", "first"),
+        ("x = tail(x, 0)", "first.* 1"),
+        ("x = tail(x)", "first"),
         ("x = masked_scatter(x, tokens, y)", "id"),
         (
             "x = masked_scatter(x, tokens, linear(y, 3), 7)",
@@ -223,7 +223,7 @@ def test_what_is_written_beyond_stays() -> None:
 def test_a_picture_among_tokens(seen: str) -> None:
     """Causal, rows with padding as rows alone, decoding in chunks as one pass."""
     made, pictures = model(seen), image()
-    ids = IDS if "slice" in seen else torch.cat([IDS, torch.tensor([[MARK, 1], [MARK, 5]])], 1)
+    ids = IDS if "tail" in seen else torch.cat([IDS, torch.tensor([[MARK, 1], [MARK, 5]])], 1)
     whole = made(image=pictures, tokens=ids)
     decoding = made.start(2, ids.shape[1], image=pictures)
     steps = torch.cat([made.step(chunk, decoding) for chunk in ids.split([4, 1, ids.shape[1] - 5], 1)], 1)
@@ -262,11 +262,11 @@ def test_sounds_of_different_lengths_among_tokens() -> None:
         made(audio=audio, tokens=ids)
 
 
-@pytest.mark.parametrize(("word", "more"), [("slice", ""), ("space_to_depth", ", dimensions=1")])
+@pytest.mark.parametrize(("word", "more"), [("tail", ""), ("space_to_depth", ", dimensions=1")])
 def test_the_shorter_sequence_is_not_decoded(word: str, more: str) -> None:
     text = f"width: 8\ndepth: 1\nbefore: x = linear({word}(embed.words(tokens), 2{more}), 8)\nlayer: x = x + mlp(x)"
     made = build(check(read_text(text), vocabulary()))
-    assert made(IDS).shape[1] == (5 if word == "slice" else 3)
+    assert made(IDS).shape[1] == (5 if word == "tail" else 3)
     with pytest.raises(
         InputError, match=f"{word} makes a shorter sequence of its own, which cannot be decoded step by"
     ):

@@ -147,7 +147,6 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[(f, X, {}) for f in "abs sin cos running_sum channel_mean running_max channel_max stop_gradient".split()],
     ("softmax", X, {"size": 8}),
     *[("where", {"test": test, "a": 32, "b": b}, {}) for test, b in ((32, 32), (1, 32), (32, 1))],
-    ("slice", X, {"begin": 3, "end": 20}),
     ("indicator", {"tokens": 1}, {"id": 1}),
     *[("dynamic_conv", {"x": 32, "w": w}, {"length": 3, **o}) for w, o in ((12, {}), (6, {"heads": 2}))],
     ("fourier", X, {}),
@@ -157,7 +156,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("pad", X, {"size": 40}),
     *[("ones", X, o) for o in ({}, {"size": 7})],
     *[("pick", {"x": 32, "ids": 1}, {"id": 1, **o}) for o in ({}, {"at": "first"})],
-    ("slice", X, {"first": 3}),
+    ("tail", X, {"first": 3}),
     *[("space_to_depth", X, {"n": 2, **o}) for o in ({}, {"dimensions": 1}, {"columns": 2})],
     ("masked_scatter", {"a": 32, "ids": 1, "b": 32}, {"id": 1}),
 ]
@@ -293,7 +292,7 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if record.reach != "past":
         return
     module, names = built(name, widths, options)
-    if name in ("prepend", "slice", "space_to_depth") or names.get("stride", 1) > 1 or names.get("padding") == "valid":
+    if name in ("prepend", "tail", "space_to_depth") or names.get("stride", 1) > 1 or names.get("padding") == "valid":
         with pytest.raises(InputError, match="cannot be decoded step by step"):
             module.start(BATCH, 64, torch.float32, "cpu")
         return

@@ -16,14 +16,13 @@ from transformula.words import vocabulary
 from transformula.words.word import CLASSES, Word, select_rows, word, word_class
 
 LANGUAGE = """embed unembed positions sinusoids patches learned prepend spell ngrams attention dot_attention rotary
-relative relative_bias dot_scores sum_heads
-conv shift rnn gru lstm linear_attention running_sum mean maxpool pick linear mlp lowrank experts
-part slice join repeat dot channel_mean pad ones norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu
-gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp topk min max
-softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
-attend expand read write collapse frames logmel groupnorm
-scan selective_scan arange delta slice space_to_depth
-masked_scatter""".split()
+relative relative_bias dot_scores sum_heads conv shift rnn gru lstm linear_attention running_sum mean
+maxpool pick linear mlp lowrank experts part slice join repeat dot channel_mean pad ones norm layernorm
+rmsnorm batchnorm scalenorm l2norm dyt relu gelu gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp
+topk min max softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate
+gru_gate mix attend expand read write collapse frames logmel groupnorm scan selective_scan arange delta
+space_to_depth masked_scatter attention_weights channel_max conv2d dynamic_conv fourier indicator
+mix_heads pool2d running_max stop_gradient tail values weighted_sum where""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word

@@ -163,7 +163,7 @@ class Rebuilder:
                 if part.upper or part.step:
                     remedy = (
                         "write x[:] for all of it, x[n:] for what layer n and later ones left, or x[n] for one; the "
-                        "channels of a value: slice(x, begin, end)"
+                        "channels of a value: slice(x, first, size)"
                     )
                     raise self.refused(node, "a part of a history that ends before its last", remedy)
                 return Index(place, name, None, None if part.lower is None else self.value(part.lower))

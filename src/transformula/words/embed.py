@@ -158,7 +158,7 @@ class NGrams(Shift):
     kind="input",
     width="1",
     options={"id": whole("the id that is looked for", minimum=0)},
-    example="before: x = where(indicator(tokens, 3), learned(1), embed.words(tokens) + positions(tokens))",
+    example="before: x = where(indicator(tokens, 3), 0, embed.words(tokens) + positions(tokens))",
     equation="y_i = 1 where token i is the id, else 0",
 )
 class Indicator(TypedWord):

@@ -1,4 +1,4 @@
-"""Positions moved from one sequence to another, without weights: `slice` leaves the first out, `space_to_depth` makes
+"""Positions moved from one sequence to another, without weights: `tail` leaves the first out, `space_to_depth` makes
 one of several, `masked_scatter` puts those of one sequence into another."""
 
 import math
@@ -23,7 +23,7 @@ class _OwnSequence(Word):
 
 
 @word(
-    "slice",
+    "tail",
     streams=("x",),
     numbers=("first",),
     kind="shape",
@@ -34,14 +34,14 @@ class _OwnSequence(Word):
     options={"first": whole("the position that comes first, from 1", minimum=1)},
     initial_scale="same",
     example="causal: false\nbefore: x = prepend(learned(1), patches(image, 4))\noutput: logits = "
-    "linear(mean(slice(x, 2)), 10)",
+    "linear(mean(tail(x, 2)), 10)",
     equation="y_i = x_(first - 1 + i)",
     source="patches without the class token: LLaVA, 2304.08485",
 )
-class Slice(_OwnSequence):
+class Tail(_OwnSequence):
     """y_i = x_(first - 1 + i): the positions from `first` on, (batch, length, x) to (batch, length - first + 1, x).
 
-    A sequence of its own: slice(x, 2) is a stream without its first position, such as a class token. No parameters.
+    A sequence of its own: tail(x, 2) is a stream without its first position, such as a class token. No parameters.
     Raises InputError where there is no such position.
     """
 
@@ -51,7 +51,7 @@ class Slice(_OwnSequence):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1] < self.first:
-            raise InputError(f"slice(x, {self.first}): there is no position {self.first} in a sequence of {x.shape[1]}")
+            raise InputError(f"tail(x, {self.first}): there is no position {self.first} in a sequence of {x.shape[1]}")
         return x[:, self.first - 1 :]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -113,16 +114,13 @@ def sounds(**options: Any) -> Call:
         written=MARKER,
         layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
     )
+
+
 def some_masked(inputs: dict[str, Any]) -> None:
     """Every fourth token that is no padding is the mask, id 5: theirs counts those of the padding, too."""
     tokens = inputs["tokens"].clone()
     tokens[0, ::4] = tokens[1, : LENGTHS["tokens"][1] : 4] = 5
     inputs["tokens"] = tokens
-
-
-def products(result: Mapping[str, Tensor]) -> Tensor:
-    """Images by texts."""
-    return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
 
 
 def mel_features(audio: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ FOLDERS = [
     ),
     Old("gpt2", "lm_head kept beside the table", also(lm_head__weight="transformer.wte.weight")),
     Old("gpt2", "no architectures", config=without("architectures")),
-    Old("gpt2", "the architecture without a head", config=without(architectures=["GPT2Model"]), refused="GPT2Model"),
+    Old("gpt2", "two heads", config=without(architectures=["GPT2DoubleHeadsModel"]), refused="GPT2DoubleHeadsModel"),
     Old(
         "llama",
         "config of version 4, inv_freq kept",

@@ -15,8 +15,8 @@ from torch import Tensor
 from tests.interop.named import convolutional, decoders, older_decoders, small_words, tiny
 from tests.interop.named.calls import CALLS
 from transformula.interop.folder import convert
-from transformula.interop.parity.compare import off
 from transformula.interop.named.entries import common
+from transformula.interop.parity.compare import off
 
 Folder = Callable[[str], Path]
 EVERYDAY = ("gemma2", "bert")
@@ -24,8 +24,9 @@ READ = [row.name for row in tiny.rows().values() if not row.refused]
 LIMIT = 1e-6
 OTHERS_TEXT = ("phi3", "phi-normed", "deepseek-v3-yarn")
 """Rows whose text is that of another family, or is not found: two options at once that no published folder has."""
-DECODERS = [*decoders.ROWS, *older_decoders.ROWS, *(row for row in small_words.ROWS if row.call == "tokens")]
-OURS = [row.name for row in DECODERS if not row.refused and row.name not in OTHERS_TEXT]
+SMALL = [row for row in small_words.ROWS if row.call == "tokens"]
+BY_TEXT = [*decoders.ROWS, *older_decoders.ROWS, *convolutional.ROWS, *SMALL]
+OURS = [row.name for row in BY_TEXT if not row.refused and row.name not in OTHERS_TEXT]
 
 
 def marked(names: list[str]) -> list[object]:

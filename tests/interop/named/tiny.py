@@ -22,8 +22,7 @@ MELS, FRAMES = 8, 24
 ROWS = (
     "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders", "others",
     "relatives_of_bert", "seq2seq_and_images", "convolutional", "pictures_in_text", "small_words",
-    "decoders", "dense_decoders", "older_decoders", "expert_decoders",
-    "others", "relatives_of_bert", "seq2seq_and_images", "waves_and_series", "states",
+    "waves_and_series", "states",
 )  # fmt: skip
 
 
@@ -74,35 +73,6 @@ class Tiny:
     def load(self, folder: Path, dtype: torch.dtype = torch.float32, whole: bool = True) -> Any:
         """The model of a folder as transformers opens it."""
         return self.theirs.load(folder, dtype, whole)
-        """The model of a folder as transformers opens it; where it is `whole`, nothing missing and nothing left over.
-        In float64 what it holds in float32 by name is computed in float64; call it within `in_double`."""
-        import transformers
-
-        cls = getattr(transformers, self.model)
-        model, info = cls.from_pretrained(folder, **EAGER, output_loading_info=True)
-        assert not whole or not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
-        if dtype == torch.float32:
-            return model.eval()
-        with in_double():
-            config = type(model.config).from_pretrained(folder, **EAGER)
-            exact = cls(config).double()
-            self.change(exact)
-            exact.load_state_dict(model.state_dict())
-            self.exact(exact)
-        return exact.eval()
-
-
-@torch.no_grad()
-def draw(model: nn.Module) -> nn.Module:
-    """Every parameter drawn, and the buffers that are trained or stored as parameters are."""
-    randomise(model)
-    generator = torch.Generator().manual_seed(3)
-    for name, buffer in sorted(model.named_buffers()):
-        if name.endswith(("final_logits_bias", "e_score_correction_bias", "expert_bias")):
-            buffer.copy_(torch.randn(buffer.shape, generator=generator))
-        if name.endswith(("running_mean", "running_var")):
-            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
-    return model
 
 
 @cache

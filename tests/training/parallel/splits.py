@@ -221,7 +221,7 @@ def routed() -> dict[str, float]:
     """How far gradients are from those of the whole model where a formula is the router of split experts."""
     router = "h = norm(x); w = topk(softmax(linear.router(h, 4)), 2, by=linear.ranks(h, 4))"
     layer = f"{router}; x = x + experts(h, n=4, active=2, hidden=6, shared=1, weights=w)"
-    model = randomise(build(made(layer, width=8, vocab=4), dtype=torch.float64)).train()
+    model = randomize(build(made(layer, width=8, vocab=4), dtype=torch.float64)).train()
     whole, given = copy.deepcopy(model), {"tokens": torch.arange(12).view(2, 6) % 4}
     split_tensors(model, init_device_mesh("cpu", (2,)))
     expected, found = gradients(whole, given), gradients(model, given)

@@ -15,6 +15,7 @@ from ...language.syntax import Index, Name, Node, walk
 
 MAX_VALUE = 1e18
 NOTHING = "none"  # the name of no value: an option of a call that is nothing is left out
+STACK = "S"  # the number of a stack, from 0, in a row of weights that stands for several
 EACH = " for each layer]"  # the end of a list of one value a layer, `[EXPRESSION of layer for each layer]`
 
 

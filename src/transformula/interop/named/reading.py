@@ -118,7 +118,7 @@ class FolderTensors:
                     break
         named = {*self.spelling.values()}
         others = [name for name in shards if name not in named]
-        self.kept = [name for name in others if self.is_among(self.model.keep, present_name(name))]
+        self.kept = [name for name in others if is_among(self.model.keep, self.model, present_name(name))]
         self.others = [name for name in others if name not in self.kept]
 
     def stored(self, row: Equation) -> Tensor:
@@ -180,7 +180,7 @@ class FolderTensors:
         that follows from sizes from what it should be."""
         for row in self.rows:
             own = refs(row.expression)
-            if row.theirs not in self.spelling or (not row.again if own else self.is_left_out(row.theirs)):
+            if row.theirs not in self.spelling or (not row.again if own else is_left_out(self.model, row.theirs)):
                 continue
             stored = self.stored(row)
             ours = self.solver.theirs(row.expression, lambda one: tensors[one.name])
@@ -197,7 +197,7 @@ class FolderTensors:
         """Tensors that are kept, and those of which equations speak and that do not follow from ours: they are made of
         none, or are factors of one. Raises CheckpointError for one of which no equation speaks, unless it is known to
         be left out."""
-        unknown = [name for name in self.others if not self.is_left_out(name)]
+        unknown = [name for name in self.others if not is_left_out(self.model, name)]
         if unknown:
             near = did_you_mean(nearest(unknown[0], [row.theirs for row in self.rows]))
             what = f"{list_names(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of"
@@ -210,15 +210,18 @@ class FolderTensors:
     def left_out(self, more: Iterable[str]) -> list[str]:
         """The names in the files of what is no part of the text; `more` are names of the model's that may be none."""
         named = [self.spelling[one] for one in more if one in self.spelling]
-        return [*self.others, *filter(self.is_left_out, named)]
+        return [*self.others, *(name for name in named if is_left_out(self.model, name))]
 
-    def is_left_out(self, name: str) -> bool:
-        return self.is_among((*self.model.leave, *common().leave), name)
 
-    def is_among(self, patterns: Iterable[str], name: str) -> bool:
-        """Whether a name is of one of these patterns, with the prefix or as it is."""
-        names = (name, self.model.prefix + name)
-        return any(fnmatch.fnmatch(one, pattern) for one in names for pattern in patterns)
+def is_left_out(model: NamedModel, name: str) -> bool:
+    """Whether a tensor is known to be no part of the text."""
+    return is_among((*model.leave, *common().leave), model, name)
+
+
+def is_among(patterns: Iterable[str], model: NamedModel, name: str) -> bool:
+    """Whether a name is of one of these patterns, with the prefix or as it is."""
+    names = (name, model.prefix + name)
+    return any(fnmatch.fnmatch(one, pattern) for one in names for pattern in patterns)
 
 
 def present_name(name: str) -> str:

@@ -46,11 +46,10 @@ from ...language.parser import parse_python
 from ...language.source import Source
 from ...words.waves import waves
 from .entries import NamedModel
-from .expressions import NOTHING, compute
+from .expressions import NOTHING, STACK, compute
 
 Shapes = Mapping[str, torch.Size]
 PREFIX = "PREFIX"  # a key of `weights`, in the place of the data file's prefix
-STACK = "S"  # the number of a stack, from 0, in a row that stands for several
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from ...language.parser import split_list
 from ...language.source import Source
 from .config import LENGTH, Key
 from .entries import NamedModel, common, named_model_of
-from .expressions import EACH, NOTHING, names_of, parse
+from .expressions import EACH, NOTHING, STACK, names_of, parse
 
 OF_THE_FILE = ("name", "body")  # fields of a NamedModel that the block `folder` has not
 NEEDED = ("model_type", "architectures", "config", "weights")
-ALWAYS = (*FREE_NUMBERS, *FLAGS, "pi", "dropout", "layer")  # names that an expression may read in any file
+ALWAYS = (*FREE_NUMBERS, *FLAGS, "pi", "dropout", "layer", STACK)  # names that an expression may read in any file
 
 
 def mistakes_in(name: str, whole: Mapping[str, Any]) -> list[str]:
@@ -33,7 +33,8 @@ def mistakes_in(name: str, whole: Mapping[str, Any]) -> list[str]:
         return shapes
     model = named_model_of(name, whole)
     known = {*ALWAYS, *model.choices, *model.derived}
-    known |= {Key.read(keys, said).name for keys, said in model.config.items() if said is not None}
+    keys = [Key.read(keys, said) for keys, said in model.config.items() if said is not None]
+    known |= {name for key in keys for name in (key.name, key.count) if name}
     return [*of_config(model, known), *of_expressions(model, known), *of_weights(model.weights, known)]
 
 

@@ -19,7 +19,8 @@ from ..named import FILE
 
 EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 """Plain products, which are written for float64, too."""
-DRAWN_BUFFERS = ("final_logits_bias", "e_score_correction_bias")  # stored as parameters are
+DRAWN_BUFFERS = ("final_logits_bias", "e_score_correction_bias", "expert_bias")  # stored as parameters are
+STATISTICS = ("running_mean", "running_var")  # of batch norms
 KEYS = ("missing_keys", "unexpected_keys", "mismatched_keys")  # of what transformers says of a folder's tensors
 
 
@@ -69,6 +70,8 @@ def draw(model: nn.Module) -> nn.Module:
     for name, buffer in sorted(model.named_buffers()):
         if name.endswith(DRAWN_BUFFERS):
             buffer.copy_(torch.randn(buffer.shape, generator=generator))
+        if name.endswith(STATISTICS):
+            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
     return model
 
 
