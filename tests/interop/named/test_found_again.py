@@ -6,9 +6,10 @@ import pytest
 
 from transformula.errors import CheckpointError
 from transformula.interop.named.config import config_of
-from transformula.interop.named.entries import put_outside
+from transformula.interop.named.entries import named_model, put_outside
 from transformula.interop.named.matching import Match, match
 from transformula.interop.named.outside import add_family
+from transformula.interop.named.text import text_of
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.words import vocabulary
@@ -93,3 +94,14 @@ def test_what_would_be_refused_where_it_is_read_is_not_written() -> None:
             match(check(read_text(text.replace("depth: turns", "depth: 2 * turns")), vocabulary()), [matched.model])
     finally:
         put_outside("mine", None)
+
+
+def test_lines_on_one_row_are_two() -> None:
+    """Of a data file whose formula has several lines on a row, each stands once in the text."""
+    rows = "x = x + attention(norm(x), dropout=dropout); x = x + mlp(norm(x), hidden=hidden, activation=act)"
+    try:
+        add_family(FAMILY.replace("name: mine\n", f'name: mine\nlayer: "{rows}"\n'))
+        text = text_of(named_model("mine"), {**found(GPT2.replace("7 * turns", "2")).constants, "kind": "plain"})
+    finally:
+        put_outside("mine", None)
+    assert text.count("x + attention(") == text.count("x + mlp(") == 1

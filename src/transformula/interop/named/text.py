@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,28 +83,31 @@ class Folding:
     constants: Mapping[str, Any]
     definitions: frozenset[str]
 
-    def content(self, content: Any) -> Any:
-        """All formulas of a mapping folded; what is none stays as it is."""
+    def content(self, content: Any, inside: bool = False) -> Any:
+        """All formulas of a mapping folded; what is none stays as it is. `inside`: they are those of definitions."""
         if isinstance(content, dict):
-            return {key: self.content(value) for key, value in content.items()}
+            return {key: self.content(value, inside or key == "words") for key, value in content.items()}
         if isinstance(content, str) and ASSIGNMENT.search(content):
-            return self.formula(content)
+            return self.formula(content, inside)
         if isinstance(content, str) and isinstance(self.constants.get(content), (str, bool)):  # causal: flag
             return self.constants[content]
         return content
 
-    def formula(self, formula: str) -> str:
-        """Lines in which nothing changes stay as they are written; what then sets a name to itself is left out."""
+    def formula(self, formula: str, inside: bool) -> str:
+        """Lines in which nothing changes stay as they are written; what then sets a name to itself is left out, but for
+        definitions, which would become one call, whose weights have other names."""
         source = Source("formula", formula.strip("\n"))
-        rows = source.text.splitlines()
+        rows, parsed = source.text.splitlines(), parse(source, second=True)
+        begun = Counter(line.place.line for line in parsed)
         lines, last = list[str](), ""
-        for line in parse(source, second=True):
+        for line in parsed:
             value = without_nothing(rewritten(line.value, self.change))
-            if isinstance(value, Name) and value.name == line.name == last:
+            if isinstance(value, Name) and value.name == line.name == last and not inside:
                 continue
             last = line.name
             written = "\n".join(rows[line.place.line - 1 : line.place.end_line]).strip()
-            lines.append(written if value == line.value else f"{line.name} = {spell(value)}")
+            as_it_is = value == line.value and begun[line.place.line] == 1  # and not one of several on a row
+            lines.append(written if as_it_is else f"{line.name} = {spell(value)}")
         return "\n".join(lines)
 
     def change(self, node: Node) -> Node | None:
