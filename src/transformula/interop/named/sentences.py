@@ -16,7 +16,7 @@ from ...errors import CheckpointError
 from ...structured import load_json
 from .entries import NamedModel
 
-KEY = "sentence_transformers"  # under which a config.json of ours holds what these files say; no file has it
+KEY = "sentence_transformers"  # what these files say, in a config.json in memory; cross-encoders have other keys there
 MODULES, LIMITS, ABOUT = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 POOLING, NORMALIZE = "1_Pooling", "2_Normalize"
 TYPE = "sentence_transformers.models."
