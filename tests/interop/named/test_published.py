@@ -384,6 +384,16 @@ USES = {
     ANSWERED: "Answering", VECTORS: "TextEmbedder", TRANSLATED: "Writing", SUMMED: "Writing",
 }  # fmt: skip
 """Tasks of texts -> what answers."""
+GIVEN: dict[str, Any] = {MASKED: "a [MASK]", ANSWERED: {"question": "a b", "context": "c d"}}
+
+
+def used(row: Published, model: Model) -> None:
+    """What the folder is used for is done, in its own labels."""
+    assert type(model.predictor).__name__ == USES[row.task]
+    (answer,) = model.predict([GIVEN.get(row.task, "a b")])
+    if row.task in (CLASSIFIED, TAGGED):
+        said = answer.tags if row.task == TAGGED else answer.split(", ")
+        assert {*said} <= {*row.keys["id2label"].values()}
 
 
 def parameters() -> list[Any]:
@@ -415,7 +425,7 @@ def test_a_published_folder(row: Published, tmp_path: Path) -> None:
     if row.warned:
         assert any(row.warned in str(note.message) for note in notes) and model.predictor is None
     elif row.task in USES:
-        assert type(model.predictor).__name__ == USES[row.task]
+        used(row, model)
     assert kind is not None
     theirs = kind.load(folder, whole=False)
     how = call(row, folder, model.module, theirs)
