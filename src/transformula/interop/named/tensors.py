@@ -1,6 +1,7 @@
 """The tensors of a folder as expressions of ours, `theirs = f(ours)`, which are read both ways.
 
     query | key | value          rows one after the other
+    outputs(query | key)         the same of convolutions, whose outputs are counted along the first axis
     groups(heads, q | k | v)     rows in groups: the first head's of each, the second head's of each, ...
     pairs(heads, query)          of each group of rows those of its two halves in turn
     T(up)                        transposed
@@ -70,6 +71,13 @@ class Concatenated:
 
 
 @dataclass(frozen=True)
+class Outputs:
+    """The outputs of several convolutions one after the other, along the first axis."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
 class Paired:
     """In each group the first row, the first of its second half, the second, ...: channels that turn together."""
 
@@ -115,7 +123,7 @@ class Computed:
         return f"{self.kind}({', '.join(self.sizes)})"
 
 
-Expression = Computed | OurTensor | Concatenated | Paired | Transposed | Less | Shaped | Factor
+Expression = Computed | OurTensor | Concatenated | Outputs | Paired | Transposed | Less | Shaped | Factor
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,8 @@ class Solver:
                     return torch.cat(tensors, axis)
                 by_group = torch.cat([split_rows(t, axis, n) for t in tensors], axis)
                 return by_group.flatten(axis - 1, axis)
+            case Outputs(parts=parts):
+                return torch.cat([self.theirs(part, ours) for part in parts])
             case Paired(inner=inner, groups=groups):
                 tensor = self.theirs(inner, ours)
                 return swapped_halves(tensor, row_axis(tensor), (self.number(groups), 2, -1))
@@ -172,15 +182,18 @@ class Solver:
             case Factor(inner=inner, axis=axis, kind=kind):
                 tensor = self.theirs(inner, ours)
                 return tensor if kind == "direction" else slice_lengths(tensor, self.number(axis))
-            case Computed(kind="zeros", sizes=sizes):
-                kind_of_number = None if sizes else torch.int64
-                return torch.zeros([self.number(size) for size in sizes], dtype=kind_of_number)
-            case Computed(kind="rates", sizes=sizes):
-                size, base = (compute(size, self.constants) for size in sizes)
-                return torch.pow(base, -torch.arange(0, size, 2) / size)
-            case Computed(sizes=sizes):
-                rows, size, base = (compute(size, self.constants) for size in sizes)
-                return waves(torch.arange(rows), 0, size, base, True)[0]
+            case Computed(kind=kind, sizes=sizes):
+                return self.computed(kind, [compute(size, self.constants) for size in sizes])
+
+    def computed(self, kind: str, sizes: list[Any]) -> Tensor:
+        """A tensor that sizes alone give."""
+        if kind == "zeros":
+            return torch.zeros([int(size) for size in sizes], dtype=None if sizes else torch.int64)
+        if kind == "rates":
+            size, base = sizes
+            return torch.pow(base, -torch.arange(0, size, 2) / size)
+        rows, size, base = sizes
+        return waves(torch.arange(rows), 0, size, base, True)[0]
 
     def shape(self, expression: Expression, shapes: Shapes) -> torch.Size:
         """The shape of their tensor."""
@@ -197,6 +210,10 @@ class Solver:
                 pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
                     yield from self.to_ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
+            case Outputs(parts=parts):
+                pieces = theirs.split([self.shape(part, shapes)[0] for part in parts])  # type: ignore[no-untyped-call]
+                for part, piece in zip(parts, pieces, strict=True):
+                    yield from self.to_ours(part, piece, shapes)
             case Paired(inner=inner, groups=groups):
                 halves = swapped_halves(theirs, row_axis(theirs), (self.number(groups), -1, 2))
                 yield from self.to_ours(inner, halves, shapes)
@@ -244,7 +261,7 @@ def refs(expression: Expression) -> list[OurTensor]:
     match expression:
         case OurTensor():
             return [expression]
-        case Concatenated(parts=parts):
+        case Concatenated(parts=parts) | Outputs(parts=parts):
             return [one for part in parts for one in refs(part)]
         case Computed():
             return []
@@ -259,7 +276,7 @@ def replace_tensors(expression: Expression, change: Callable[[OurTensor], OurTen
             return change(expression)
         case Computed():
             return expression
-        case Concatenated(parts=parts):
+        case Concatenated(parts=parts) | Outputs(parts=parts):
             return replace(expression, parts=tuple(replace_tensors(part, change) for part in parts))
         case _:
             return replace(expression, inner=replace_tensors(expression.inner, change))
@@ -285,19 +302,33 @@ def read_expression(node: ast.expr) -> Expression:
             return Less(read_expression(left), ast.unparse(number))
         case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant() as number):
             return Less(read_expression(left), f"-{ast.unparse(number)}")
-        case ast.Call(func=ast.Name(id="T"), args=[inner]):
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return read_call(node, name, args)
+    raise no_expression(node)
+
+
+def read_call(node: ast.expr, name: str, args: list[ast.expr]) -> Expression:
+    """What a call makes of tensors. Raises CheckpointError for one that is none."""
+    match name, args:
+        case "T", [inner]:
             return Transposed(read_expression(inner))
-        case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
+        case "groups", [count, inner]:
             return Concatenated(tuple(map(read_expression, parts_of(inner))), ast.unparse(count))
-        case ast.Call(func=ast.Name(id="pairs"), args=[count, inner]):
+        case "outputs", [inner]:
+            return Outputs(tuple(map(read_expression, parts_of(inner))))
+        case "pairs", [count, inner]:
             return Paired(read_expression(inner), ast.unparse(count))
-        case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
+        case "shape", [inner, *sizes]:
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
-        case ast.Call(func=ast.Name(id="length" | "direction" as kind), args=[inner, axis]):
-            return Factor(read_expression(inner), ast.unparse(axis), kind)
-        case ast.Call(func=ast.Name(id="zeros" | "waves" | "rates" as kind), args=sizes):
-            return Computed(kind, tuple(map(ast.unparse, sizes)))
-    raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
+        case "length" | "direction", [inner, axis]:
+            return Factor(read_expression(inner), ast.unparse(axis), name)
+        case "zeros" | "waves" | "rates", sizes:
+            return Computed(name, tuple(map(ast.unparse, sizes)))
+    raise no_expression(node)
+
+
+def no_expression(node: ast.expr) -> CheckpointError:
+    return CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
 
 
 def parts_of(node: ast.expr) -> list[ast.expr]:
