@@ -93,8 +93,6 @@ class Published:
     daily: bool = False
     padded: bool = True
     """Whether rows of different lengths are compared."""
-    lacks: str = ""
-    """What is missing here, if the folder should be opened and is not yet."""
     drawn: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the model that is drawn, where they are others."""
 

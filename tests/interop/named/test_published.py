@@ -159,21 +159,20 @@ SAVED_BY_5 = {"add_cross_attention": False, "classifier_dropout": None, "dtype":
     "use_cache": True}  # fmt: skip
 E5 = {"_name_or_path": "tmp/", "architectures": ["BertModel"]}
 KEPT = also(embeddings__position_ids=IDS)
-HEADLESS = "architectures names a masked model, and its tensors are those of the model without an output"
 EMBEDDINGS = [
     Published("sentence-transformers/all-MiniLM-L6-v2", {**BERT, "_name_or_path": "nreimers/MiniLM-L6-H384-uncased",
         "architectures": ["BertModel"], "gradient_checkpointing": False, "position_embedding_type": "absolute",
         "transformers_version": "4.8.2", "use_cache": True}, VECTORS, KEPT, UNIT, daily=True),
     Published("sentence-transformers/all-mpnet-base-v2", {**MPNET, "_name_or_path": "microsoft/mpnet-base",
         "transformers_version": "4.8.2"}, VECTORS, both(KEPT, pooler("")), UNIT,
-        lacks=HEADLESS, drawn={"architectures": ["MPNetModel"]}),
+        drawn={"architectures": ["MPNetModel"]}, daily=True),
     Published("sentence-transformers/multi-qa-mpnet-base-dot-v1", {**MPNET, "_name_or_path": "microsoft/mpnet-base",
         "transformers_version": "4.8.2"}, VECTORS, KEPT, steps("cls_token", length=512), seen=False,
-        lacks=HEADLESS, drawn={"architectures": ["MPNetModel"]}),
+        drawn={"architectures": ["MPNetModel"]}),
     Published("sentence-transformers/all-distilroberta-v1", {**ROBERTA, "_name_or_path": "distilroberta-base",
         "architectures": ["RobertaForMaskedLM"], "gradient_checkpointing": False, "transformers_version": "4.8.2",
         "position_embedding_type": "absolute", "use_cache": True}, VECTORS, KEPT, steps("mean_tokens", True, 512),
-        seen=False, lacks=HEADLESS, drawn={"architectures": ["RobertaModel"]}),
+        seen=False, drawn={"architectures": ["RobertaModel"]}),
     Published("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", {**BERT, "_name_or_path":
         "old_models/paraphrase-multilingual-MiniLM-L12-v2/0_Transformer", "architectures": ["BertModel"],
         "gradient_checkpointing": False, "position_embedding_type": "absolute", "use_cache": True,
@@ -397,14 +396,7 @@ def used(row: Published, model: Model) -> None:
 
 
 def parameters() -> list[Any]:
-    marks = {
-        row.name: [
-            *([] if row.daily else [pytest.mark.slow]),
-            *([pytest.mark.xfail(reason=row.lacks, strict=True)] if row.lacks else []),
-        ]
-        for row in ROWS
-    }
-    return [pytest.param(row, id=row.name, marks=marks[row.name]) for row in ROWS]
+    return [pytest.param(row, id=row.name, marks=[] if row.daily else [pytest.mark.slow]) for row in ROWS]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,9 +17,9 @@ from ...language.model_text import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
 from . import FILE
-from .entries import NamedModel, common, named_for
+from .entries import NamedModel, common, named_for, named_model, names
 from .expressions import compute, without_repetitions
-from .sentences import gives_vectors, sentence_keys
+from .sentences import gives_vectors, has_steps, sentence_keys
 
 ABSENT: Any = object()
 LENGTH = "len"  # in the place of a table: the constant is how many entries the value has
@@ -94,10 +95,18 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def model_of_folder(folder: Path) -> tuple[NamedModel, dict[str, Any]]:
-    """The named model of a folder, and its config.json. Raises CheckpointError."""
+    """The named model of a folder, and its config.json. One with the files of sentence-transformers gives vectors,
+    whatever class its config.json names, since that program opens it without its output; but where the text has no form
+    for what they say, it is of that class. Raises CheckpointError."""
     config = read_config(folder)
     model = named_for(folder / FILE, config)
-    return model, {**config, **sentence_keys(folder)} if gives_vectors(model) else config
+    if gives_vectors(model):
+        return model, {**config, **sentence_keys(folder)}
+    own = (other for other in map(named_model, names()) if config["model_type"] in other.model_type)
+    if has_steps(folder) and (vectors := next(filter(gives_vectors, own), None)):
+        with suppress(CheckpointError):
+            return vectors, {**config, **sentence_keys(folder)}
+    return model, config
 
 
 def look(config: Mapping[str, Any], path: str) -> Any:

@@ -29,13 +29,18 @@ def gives_vectors(model: NamedModel) -> bool:
     return any(key.startswith(f"{KEY}.") for key in model.config)
 
 
+def has_steps(folder: Path) -> bool:
+    """Whether a folder is one of sentence-transformers."""
+    return (folder / MODULES).is_file()
+
+
 def sentence_keys(folder: Path) -> dict[str, Any]:
     """What the files of a folder say: `pooling`, `normalize`, and limits of what is read; {} where there are none.
 
     Raises CheckpointError for steps that the text has no form for.
     """
     path = folder / MODULES
-    if not path.is_file():
+    if not has_steps(folder):
         return {}
     modules = read(path)
     names = [str(module.get("type", "")).rpartition(".")[2] for module in modules if isinstance(module, Mapping)]
