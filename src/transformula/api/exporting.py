@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 SAMPLE = re.compile(r"## What it writes\n\n(`{3,})\n(.*?)\n\1", re.DOTALL)  # of a run's summary
+GGUF_ADAPTER = "gguf-lora"
+ADAPTERS = ("peft", GGUF_ADAPTER)  # formats of adapters alone
 ON_THE_HUB = ("transformers", "transformula", "peft")  # formats that are read there by their names
 MAX_TEXTS, MAX_CHARACTERS = 8, 300  # of these that are tried
 
@@ -39,7 +41,8 @@ def export(
     that the run's summary shows among them, and its answers are compared with the model's. A format that is read here,
     too, is read again, and compared likewise.
 
-    "peft" is no format of a model: of a run that trained low-rank adapters it writes these alone.
+    "peft" and "gguf-lora" are no formats of a model: of a run that trained low-rank adapters they hold these alone, for
+    the library peft and for llama.cpp.
 
     Raises CheckpointError for what the format cannot hold, and where an answer differs, UnknownName for a format that
     there is not, InputError for one that has its own type of weights, and for what the hub does not take.
@@ -51,8 +54,8 @@ def export(
         return export_to_hub(run, str(out), to, verify, dtype, public)
     if public:
         raise InputError(f"{setting('public')}: is for what is sent to the hub: {setting('out', 'hf:OWNER/NAME')}")
-    if to == "peft":
-        return export_adapter(run, out, dtype)
+    if to in ADAPTERS:
+        return export_adapter(run, out, to, dtype)
     folder, report = model_folder(run), Path(run) / "summary.md"
     predictor = predictor_in(folder)
     leaving = Leaving(predictor, to, task_of(folder), type_named(dtype), own_texts(folder))
@@ -75,20 +78,20 @@ def export_to_hub(run: str | Path, name: str, to: str, verify: bool, dtype: str 
         return send_folder(Path(folder), name, public)
 
 
-def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -> Path:
-    """Write the low-rank adapters of a run as the library peft does, and hold them to the run's model. Raises
-    CheckpointError for a run that has none, or whose first weights were pruned."""
+def export_adapter(run: str | Path, out: str | Path, to: str, dtype: str | None = None) -> Path:
+    """Write the low-rank adapters of a run as the library peft does, or as llama.cpp, and hold them to the run's model.
+    Raises CheckpointError for a run that has none, or whose first weights were pruned."""
     from ..atomic_io import disk_errors, whole_folder
     from ..interop.folder import WEIGHTS
     from ..interop.peft import PeftAdapter, close, write_adapter
     from ..interop.weights import load_tensors
     from ..ownership import mark, refuse_strangers
-    from ..runs.folder import RunFolder
+    from ..runs.folder import CONFIG, RunFolder
     from ..training.settings import TrainingSettings
 
     folder, out = model_folder(run), Path(out)
     trained = RunFolder(folder.parent)
-    config = trained.config()
+    config = trained.config() if (folder.parent / CONFIG).is_file() else {}
     if dtype is not None:
         raise InputError(f"{setting('dtype', dtype)}: adapters have the type of the run's weights; leave it out")
     lora = TrainingSettings.model_validate({"lora": config.get("lora")}).lora if config else None
@@ -101,6 +104,13 @@ def export_adapter(run: str | Path, out: str | Path, dtype: str | None = None) -
     tensors, base = load_tensors(folder / WEIGHTS), load_tensors(trained.fixed / WEIGHTS)
     refuse_strangers(out)
     with disk_errors(out), whole_folder(out) as new:
+        if to == GGUF_ADAPTER:
+            from ..interop.folder import load_model
+            from ..interop.formats.gguf import write_gguf_adapter
+
+            write_gguf_adapter(load_model(folder)[0], base, new, lora.rank)
+            mark(new)
+            return out
         if not write_adapter(new, base, tensors, lora.rank, Path(str(config.get("init_from", ""))).name):
             raise CheckpointError(f"{run}: no matrix of its model is that of an adapter; export the whole model")
         again = PeftAdapter(new).merged({**tensors, **base})

@@ -9,11 +9,13 @@ from ..cost.words import bytes_in_words
 from ..errors import InputError
 from .options import NO_VERIFY, RUN, USE, Given, Parser, option, verb
 
+ADAPTED = "pytorch, torch-export, transformers; of adapters alone: peft, gguf-lora"
+
 
 def export_options(parser: Parser) -> None:
     """Its options; those of a model's text are for --check."""
     parser.add("run", "RUN", f"{RUN}; with --check, any model")
-    parser.add("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers; peft: adapters alone")
+    parser.add("--to", "FORMAT", f"ctranslate2, gguf, onnx, {ADAPTED}")
     parser.add("--out", "FOLDER", "the folder that is written; hf:OWNER/NAME sends it to the hub, under your login")
     parser.add("--public", None, "a repository that is made at the hub is public, and not private")
     parser.add("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice")
@@ -45,7 +47,8 @@ def export(given: Given) -> int:
     for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
     a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
     some architectures, and others are refused with the line that differs; --check says so of any model, a formula or a
-    file too, before it is trained. peft has the low-rank adapters alone of a run that was trained with --lora.
+    file too, before it is trained. peft has the low-rank adapters alone of a run that was trained with --lora, and so
+    has gguf-lora, for llama.cpp.
     --out hf:OWNER/NAME sends a folder of transformers, of peft or of ours to the hub of Hugging Face."""
     from ..api.exporting import export
     from ..api.reading import import_packages

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...errors import CheckpointError
+from ...errors import CheckpointError, setting
 from ...words.waves import Turning
 from ..exchange import TEXT, condition, exporter, text_of
 from ..gguf_vocabulary import TokenList, vocabulary_of
 from ..named.exports import Export, export_of
+from ..peft import low_rank
+from ..weights import model_tensors, put_tensors
 
-FILE = "model.gguf"
+FILE, ADAPTER = "model.gguf", "adapter.gguf"
+TABLES = ("token_embd.weight", "output.weight")  # whose adapters the program lays out otherwise, or not at all
 TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}  # its names of types
 FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}  # its numbers of those of most tensors
 KINDS = ("uint32", "float32", "string", "bool", "array")  # of metadata
@@ -49,11 +53,50 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     vocabulary.write(writer)
     for name, tensor in tensors.items():
         add(writer, name, tensor, kind if tensor.dim() > 1 else "F32")
+    finish(writer)
+    (folder / TEXT).write_text(text, encoding="utf-8")
+
+
+def write_gguf_adapter(model: Any, base: Mapping[str, Tensor], folder: Path, rank: int) -> None:
+    """`adapter.gguf`: what turns the model of the base tensors into this one, as low-rank matrices, from `rank` on, of
+    the matrices that llama.cpp knows: W + (alpha / rank) B A with alpha = rank.
+
+    Raises CheckpointError for a text that it does not compute, and where more than matrices was trained.
+    """
+    import gguf
+
+    export, own = export_of(model, "gguf"), model_tensors(model)
+    remedy = f"export the whole model: {setting('to', 'gguf')}"
+    if whole := sorted(own.keys() - base.keys()):
+        raise CheckpointError(f"{whole[0]} was trained as a whole, for which an adapter has no place; {remedy}")
+    before = copy.deepcopy(model)
+    put_tensors(before, base, folder)
+    pairs: dict[str, tuple[Tensor, Tensor]] = {}
+    for (name, old), (_, new) in zip(export.tensors(before), export.tensors(model), strict=True):
+        if torch.equal(old, new):
+            continue
+        pair = low_rank(old.float(), new.float(), rank) if old.dim() > 1 and name not in TABLES else None
+        if pair is None:
+            raise CheckpointError(f"{name} was trained, and is no matrix with an adapter in llama.cpp; {remedy}")
+        pairs[name] = pair
+    if not pairs:
+        raise CheckpointError(f"no matrix differs from the base model's; {remedy}")
+    most = max(a.shape[-2] for _, a in pairs.values())
+    writer = gguf.GGUFWriter(folder / ADAPTER, export.said["architecture"])
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", float(most))
+    for name, (b, a) in pairs.items():  # the program divides alpha by each one's own rank
+        add(writer, f"{name}.lora_a", a * (a.shape[-2] / most), "F32")
+        add(writer, f"{name}.lora_b", b, "F32")
+    finish(writer)
+
+
+def finish(writer: Any) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    (folder / TEXT).write_text(text, encoding="utf-8")
 
 
 def prepare(model: Any, folder: Path | None) -> tuple[Export, TokenList, Iterator[tuple[str, Tensor]]]:
