@@ -24,7 +24,7 @@ def check_family(given: Given) -> int:
     """Hold a family's data file to transformers, which has to be installed: the same results of tiny folders in float32
     and float64, with padding and in decoding, the same greedy tokens, the folder written back bit for bit. Then each
     key of config.json is changed, one at a time: each change is computed alike, or refused with the key's name.
-    A folder that is no more than a config.json gets drawn weights; small sizes take seconds. Exits with 1 where
+    A folder that is no more than a config.json gets drawn weights; small sizes take seconds. Exits with 3 where
     something does not hold."""
     from ..api.families import check_family
     from ..data.preview import counting
@@ -32,4 +32,4 @@ def check_family(given: Given) -> int:
     with counting("changes of config.json", show=not given["quiet"]) as progress:
         checked = given.call(check_family, progress=progress, changes=not given["fast"], padded=not given["one_length"])
     given.show(checked)
-    return 0 if checked.holds else 1
+    return 0 if checked.holds else 3
