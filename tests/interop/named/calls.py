@@ -173,6 +173,19 @@ CALLS: Mapping[str, Call] = {
         result=lambda sentence: sentence[:, 0],
         output="last_hidden_state",
     ),
+    "first of types": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda sentence: sentence[:, 0],
+        output="pooler_output",
+    ),
+    "spans of a question": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        prepare=some_masked,
+        result=lambda logits: logits[..., 1],
+        output="end_logits",
+    ),
     "whole": Call({"tokens": "input_ids"}),
     "whole of types": Call({"tokens": "input_ids", "types": "token_type_ids"}),
     "classes of the whole": Call(
