@@ -65,6 +65,8 @@ SAFE |= {"where": "where({}, 1, -0.5)"}
 
 NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer", "selective_scan")
 """Words that are written in places of their own."""
+UNLIKE = ("stop_gradient",)
+"""Functions whose gradients are unlike their values, as differences measure these."""
 
 
 @dataclass
@@ -203,7 +205,7 @@ class Expressions:
 
     def function(self, at: Scope, budget: int) -> tuple[str, int]:
         text, width = self.value(at, budget - 1)
-        name = self.of(sorted(r.name for r in VOCABULARY.values() if r.kind == "function"))
+        name = self.of(sorted(r.name for r in VOCABULARY.values() if r.kind == "function" and r.name not in UNLIKE))
         return SAFE.get(name, f"{name}({{}})").format(text), width
 
     def over_depth(self, at: Scope, budget: int) -> tuple[str, int]:

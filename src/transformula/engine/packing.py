@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..analysis.choosing import choosing_paths
 from ..language.graph import Architecture
 from .build import address, library
 from .kinds import FLOAT32, INT8
@@ -56,6 +55,8 @@ class Packing:
         for model in models:
             architecture = getattr(model, "architecture", None)
             if isinstance(architecture, Architecture):  # a formula's router
+                from ..analysis.choosing import choosing_paths
+
                 layers += map(model.get_submodule, choosing_paths(architecture))
         self._whole = {id(matrix) for layer in layers if layer is not None for matrix in layer.parameters()}
         self._made: dict[int, tuple[Tensor, Packed]] = {}

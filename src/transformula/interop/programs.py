@@ -34,7 +34,6 @@ from ..model.model_code import IDS
 from ..model.stateless import LENGTHS, NEXT, POSITIONS, Named
 from ..model.transformer import Transformer, evaluating
 from ..tokenizers.base import load as load_tokenizer
-from ..words.grid import results
 from .exchange import TEXT, text_of
 
 Shape = tuple[int | str, ...]
@@ -185,6 +184,8 @@ def picture_of_grids(model: Transformer) -> tuple[int, int] | None:
 def grid_of(described: Any, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of a described sequence that is made of a picture; zeros where the picture makes no such grid,
     NO_PICTURE where it is made of none."""
+    from ..words.grid import results
+
     what, *parts = described or ("",)
     if what == "image":
         _, *squares = parts

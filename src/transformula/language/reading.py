@@ -93,7 +93,7 @@ def unread_constant(name: str, source: Source, context: Context) -> FormulaError
         near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
     line = line_with_chance(name, context)
     remedy = f"read it in the layer: {line}" if line else "use it in a formula"
-    if call := call_with_option(name, context):
+    if not line and (call := call_with_option(name, context)):
         remedy = f"give it to the call that has such an option: {call}"
     kind = kind_of(context.constants.get(name))
     return FormulaError("number-unused", source.start, kind=kind, name=name, near=near, said=said, remedy=remedy)

@@ -18,7 +18,6 @@ from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
 from ..language.numbers import evaluate_text
 from ..words.cpu import numberless
-from ..words.grid import middles, results
 from ..words.word import word_class
 
 DECODED = "tokens"  # the sequence that is written step by step
@@ -307,6 +306,8 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
         # contiguous: exported code would hold only for lengths whose strides are in the order of these
         return _real(lengths, other, inputs)[:, first::step].contiguous()
     if what == "grid":
+        from ..words.grid import middles
+
         *windows, other = parts
         return middles(_real(lengths, other, inputs), *windows)
     any_input = next(iter(inputs.values()))
@@ -314,6 +315,8 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
     if what == "rows":
         count = parts[0]
     elif what == "image":
+        from ..words.grid import results
+
         name, *squares = parts
         height, width = (results(side, *squares) for side in inputs[name].shape[-2:])
         count = height * width

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tests.interop.named.others import BART, MODERN, ROBERTA, encoder, head, own_output, writer
+from tests.interop.named.others import BART, ROBERTA, encoder, head, own_output, writer
 from tests.interop.named.relatives_of_bert import heads
 from tests.interop.named.tiny import Tiny, rope
 from tests.peers.case import CONTEXT, VOCAB, WIDTH
@@ -32,7 +32,6 @@ FSMT: Mapping[str, Any] = {
     "src_vocab_size": VOCAB + 2,
     "tgt_vocab_size": VOCAB,
 }
-MODERN_DECODER: Mapping[str, Any] = {**MODERN, "local_attention": 10}
 ULTRA: Mapping[str, Any] = {
     **USUAL,
     "num_hidden_layers": 4,
@@ -145,22 +144,6 @@ ROWS = [
             "num_decoder_layers": 2,
         },
         change=own_output,
-    ),
-    encoder("modernbert-decoder", "ModernBertDecoderForCausalLM", "ModernBertDecoder", MODERN_DECODER, call="tokens"),
-    encoder(
-        "modernbert-decoder-biases",
-        "ModernBertDecoderForCausalLM",
-        "ModernBertDecoder",
-        {
-            **MODERN_DECODER,
-            "attention_bias": True,
-            "mlp_bias": True,
-            "norm_bias": True,
-            "classifier_bias": True,
-            "decoder_bias": False,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
-        },
-        call="tokens",
     ),
     encoder(
         "bert_generation",

@@ -17,8 +17,6 @@ from ...words.waves import Turning
 from ..exchange import TEXT, condition, exporter, text_of
 from ..gguf_vocabulary import TokenList, vocabulary_of
 from ..named.exports import Export, export_of
-from ..peft import low_rank
-from ..weights import model_tensors, put_tensors
 
 FILE, ADAPTER = "model.gguf", "adapter.gguf"
 TABLES = ("token_embd.weight", "output.weight")  # whose adapters the program lays out otherwise, or not at all
@@ -59,11 +57,14 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
 
 def write_gguf_adapter(model: Any, base: Mapping[str, Tensor], folder: Path, rank: int) -> None:
     """`adapter.gguf`: what turns the model of the base tensors into this one, as low-rank matrices, from `rank` on, of
-    the matrices that llama.cpp knows: W + (alpha / rank) B A with alpha = rank.
+    the matrices that the programs know: W + (alpha / rank) B A with alpha = rank.
 
     Raises CheckpointError for a text that it does not compute, and where more than matrices was trained.
     """
     import gguf
+
+    from ..peft import low_rank
+    from ..weights import model_tensors, put_tensors
 
     export, own = export_of(model, "gguf"), model_tensors(model)
     remedy = f"export the whole model: {setting('to', 'gguf')}"
@@ -77,7 +78,7 @@ def write_gguf_adapter(model: Any, base: Mapping[str, Tensor], folder: Path, ran
             continue
         pair = low_rank(old.float(), new.float(), rank) if old.dim() > 1 and name not in TABLES else None
         if pair is None:
-            raise CheckpointError(f"{name} was trained, and is no matrix with an adapter in llama.cpp; {remedy}")
+            raise CheckpointError(f"{name} was trained, and is no matrix that has an adapter in this format; {remedy}")
         pairs[name] = pair
     if not pairs:
         raise CheckpointError(f"no matrix differs from the base model's; {remedy}")

@@ -99,8 +99,8 @@ class Candidate:
             few = [default]
         values = [*few, default]
         if key.count:  # a list that the text does not hold is that of the default
-            values = () if default is None else default  # or empty
-            self.constants |= {key.name: values, key.count: len(values)}
+            entries = default or ()
+            self.constants |= {key.name: entries, key.count: len(entries)}
             return
         if not few:
             few = choices_of(key, default)
