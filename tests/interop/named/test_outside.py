@@ -85,6 +85,7 @@ def test_families_of_a_package_are_known_without_running_it(
         (tmp_path / "outside_package" / "__init__.py").write_text("raise RuntimeError\n")
         (tmp_path / "outside_package" / "mine.yaml").write_text(FOREIGN)
         (tmp_path / "outside_package" / "other.yaml").write_text("folder: elsewhere\n")
+        (tmp_path / "outside_package" / "template.yaml").write_text("{% for each in rows %}\n- {{ each }\n")
     from transformula.api.reading import known_words
 
     assert "linear" in known_words([f"outside_{where}"])

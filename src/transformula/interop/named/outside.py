@@ -11,6 +11,7 @@ from ...errors import CheckpointError
 from ...structured import Malformed, is_yaml, load_yaml, parse_yaml
 from .entries import FOLDER, OUTSIDE, content, put_outside
 
+BLOCK = b"folder:"  # what a data file of a family has
 CALL = "add_family"  # in a file of Python, the text of whose family is read without running it
 
 
@@ -73,6 +74,8 @@ def add_families_of(folder: Path | None, files: Mapping[str, str]) -> None:
     """Make the families of a package known: those of the data files in its folder, and the texts that its files of
     Python (text by name) give to `add_family`."""
     for path in sorted(folder.rglob("*.yaml")) if folder is not None else ():
+        if BLOCK not in path.read_bytes():  # of another kind, perhaps a template that is no YAML yet
+            continue
         own = read(path)
         if isinstance(own, dict) and isinstance(own.get("folder"), dict):
             add_content(own, str(path), path.stem)
