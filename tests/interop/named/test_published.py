@@ -204,8 +204,9 @@ EMBEDDINGS = [
     Published("Qwen/Qwen3-Embedding-0.6B", QWEN_3, tensors=unprefixed("model."), files=steps("lasttoken", True),
         seen=False),
     Published("nomic-ai/nomic-embed-text-v1.5", {"architectures": ["NomicBertModel"], "model_type": "nomic_bert",
-        "auto_map": {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}}, VECTORS,
-        refused="nomic_bert", seen=False),
+        "auto_map": {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}, "n_embd": WIDTH,
+        "n_layer": 2, "n_head": 4, "n_inner": 24, "n_positions": 64, "rotary_emb_base": 1000}, VECTORS,
+        refused="is no key that nomic_bert-vectors knows", seen=False),
 ]  # fmt: skip
 
 BART_TABLES = also(model__encoder__embed_tokens__weight="model.shared.weight",
