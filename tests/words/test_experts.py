@@ -116,7 +116,7 @@ def test_the_equation(options: dict[str, Any]) -> None:
 
 
 def gradients(module: Experts, x: Tensor) -> list[Tensor | None]:
-    """Of a weighted sum of the results, by x and every parameter."""
+    """The gradients of a weighted sum of the results by x and every parameter are those of the formula."""
     x, generator = x.clone().requires_grad_(), torch.Generator().manual_seed(5)
     (module(x) * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum().backward()
     return [x.grad, *(p.grad for p in module.parameters())]

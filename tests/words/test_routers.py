@@ -135,7 +135,7 @@ def test_the_equation(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) 
 
 
 def gradients(module: Experts, x: Tensor, w: Tensor) -> list[Tensor | None]:
-    """Of a weighted sum of the results, by x, w and every parameter."""
+    """The gradients of a weighted sum of the results by x, w and every parameter are those of the formula."""
     x, w, generator = x.clone().requires_grad_(), w.clone().requires_grad_(), torch.Generator().manual_seed(5)
     (module(x, w) * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum().backward()
     return [x.grad, w.grad, *(p.grad for p in module.parameters())]

@@ -145,11 +145,15 @@ class FolderCheck:
             yield self.checked("changes", partial(self.changed, progress))
 
     def checked(self, what: str, check: Callable[[], str]) -> FamilyRow:
-        """What a check has seen; where it does not hold, it raises ValueError, or an error of ours."""
+        """What a check has seen; where it does not hold, it raises ValueError, or an error of ours, or whatever the
+        model of transformers raises."""
         try:
             return FamilyRow(what, True, check())
         except (ValueError, CheckpointError) as error:
             return FamilyRow(what, False, str(error))
+        except Exception as error:  # of code that is not ours
+            said = str(error).strip().splitlines() or [""]
+            return FamilyRow(what, False, f"raises {type(error).__name__}: {said[0]}")
 
     def compared(self, dtype: Any) -> Iterator[FamilyRow]:
         """Results of both, and the decoding of ours."""
@@ -190,8 +194,10 @@ class FolderCheck:
         from ..interop.named.shards import Shards
 
         before, after = Shards(self.folder), Shards(convert(self.folder, self.work / "again", write="transformers"))
-        again = {present_name(name): name for name in after}
-        own = {present_name(name): name for name in before if not is_left_out(self.model, present_name(name))}
+        own, again = (
+            {present_name(name): name for name in shards if not is_left_out(self.model, present_name(name))}
+            for shards in (before, after)
+        )
         if names := sorted(own.keys() ^ again.keys()):
             where = "lacks" if names[0] in own else "has, and should not,"
             raise ValueError(f"the folder that is written {where} {names[0]}, and {len(names) - 1} more")

@@ -97,7 +97,7 @@ def test_what_would_be_refused_where_it_is_read_is_not_written() -> None:
 
 
 def test_lines_on_one_row_are_two() -> None:
-    """Of a data file whose formula has several lines on a row, each stands once in the text."""
+    """Each line of a formula stands once in the text, also where a data file has several of them on a row."""
     rows = "x = x + attention(norm(x), dropout=dropout); x = x + mlp(norm(x), hidden=hidden, activation=act)"
     try:
         add_family(FAMILY.replace("name: mine\n", f'name: mine\nlayer: "{rows}"\n'))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.named import tiny
+from transformula import check_family
 from transformula.api.reading import LOOKED_AT, import_packages
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.named import entries, outside, valid
@@ -23,6 +24,7 @@ folder:
   model_type: foreign
   architectures: [ForeignForCausalLM]
 """
+KINDS = ("bert-vectors", "bert-tagger", "bert-spans", "dpr", "data2vec-audio", "convnext", "bart", "xlm-languages")
 CONFIG = '{"model_type": "foreign", "architectures": ["ForeignForCausalLM"]}'
 
 
@@ -278,3 +280,16 @@ folder: {model_type: llama, architectures: [LlamaForCausalLM]}
     assert main(arguments) == 3
     shown = capsys.readouterr().out
     assert "float32   NOT: " in shown and "written   the same" in shown and shown.rstrip().endswith("see NOT")
+
+
+@pytest.mark.parametrize("name", ["gpt2-states", *(pytest.param(n, marks=pytest.mark.slow) for n in KINDS)])
+def test_what_is_compared_follows_from_what_both_give(name: str, tmp_path: Path) -> None:
+    """Hidden states, vectors, classes, spans, a pooled output, pictures, and what writes."""
+    folder = tiny.written(tmp_path, name)
+    checked = check_family(model_of_folder(folder)[0].name, folder, changes=False)
+    assert checked.holds, checked
+
+
+def test_a_picture_among_tokens_is_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="at ids that only its processor places; it is not compared here"):
+        check_family("llava", tiny.written(tmp_path, "llava"))

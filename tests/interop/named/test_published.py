@@ -183,7 +183,7 @@ EMBEDDINGS = [
         files=steps("cls_token", False, 256, "Dense", "Normalize"), refused="Transformer, Pooling, Dense, Normalize",
         seen=False),
     Published("BAAI/bge-small-en-v1.5", {**BERT_4, **default_labels(1), "architectures": ["BertModel"],
-        "_name_or_path": "/root/.cache/torch/sentence_transformers/BAAI_bge-small-en/"}, VECTORS, KEPT,
+        "_name_or_path": "BAAI_bge-small-en/"}, VECTORS, KEPT,
         steps("cls_token", True, 512)),
     Published("BAAI/bge-m3", {**XLM_ROBERTA, **SAVED_BY_5, "architectures": ["XLMRobertaModel"], "output_past": True},
         VECTORS, KEPT, steps("cls_token", True, 8192)),

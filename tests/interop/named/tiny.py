@@ -54,7 +54,7 @@ class Tiny:
     change: Callable[[Any], None] = field(default=nothing)
     """Changes the new model before its parameters are drawn."""
     exact: Callable[[Any], None] = field(default=nothing)
-    """Computes tables that the model holds in float32 anew in float64."""
+    """Computes in float64 the tables that the model holds in float32."""
 
     @property
     def theirs(self) -> TheirClass:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +123,13 @@ def products(result: Mapping[str, Tensor]) -> Tensor:
     return result["image_vector"][:, 0] @ result["text_vector"][:, 0].T
 
 
+@dataclass(frozen=True)
 class Inferred(ParityCall):
-    """What is compared follows from what both give: logits, those of both ends of a span, images by texts, or the mean
-    of the hidden states."""
+    """What is compared follows from what both give: logits, those of both ends of a span, images by texts, the hidden
+    states, or one vector of a text: their mean, or what theirs makes of them."""
+
+    pooled: bool = False
+    """Whether ours gives one vector of a text."""
 
     def taken(self, results: Any, inputs: Mapping[str, Any]) -> Tensor:
         if "start_logits" in results:
@@ -134,7 +138,9 @@ class Inferred(ParityCall):
             if name in results:
                 result: Tensor = results[name]
                 return result
-        return Pooled(self.names, self.masks, output="last_hidden_state").taken(results, inputs)
+        output = "last_hidden_state" if "last_hidden_state" in results else "pooler_output"
+        kind = Pooled if self.pooled and output == "last_hidden_state" else ParityCall
+        return kind(self.names, self.masks, output=output).taken(results, inputs)
 
     def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
         given = model(**inputs)
@@ -162,6 +168,9 @@ def call_of(folder: Path, module: Any, theirs: Any, padded: bool = True) -> Pari
     names = {name: keyword_of(name, known, folder) for name in module.architecture.inputs}
     if "tokens" in names and "decoder_input_ids" in known:
         names["tokens"] = "decoder_input_ids"
+    elif "tokens" in names and {"image", "audio"} & names.keys() and module.architecture.main.causal:
+        what = f"{folder}: a picture or a sound stands among its tokens, at ids that only its processor places"
+        raise CheckpointError(f"{what}; it is not compared here: hold it to transformers by a test of your own")
     for name in names.keys() & LENGTHS.keys():
         limit = module.positions_of(name)
         if limit is not None and limit < LENGTHS[name][0]:
@@ -170,7 +179,10 @@ def call_of(folder: Path, module: Any, theirs: Any, padded: bool = True) -> Pari
     masked = "source" if "source" in names else "tokens"
     masks = {masked: MASK} if padded and masked in names and MASK in known else {}
     options = {"use_cache": False} if "use_cache" in known else {}
-    return Inferred(names, masks, options, ends(config, module), drawn=draws(config, module))
+    call = Inferred(names, masks, options, ends(config, module), drawn=draws(config, module))
+    with torch.no_grad():
+        result = call.ours(module, call.inputs(next(module.parameters()).dtype))
+    return replace(call, pooled=result.dim() == 2)
 
 
 def keyword_of(name: str, known: Collection[str], folder: Path) -> str:

@@ -98,7 +98,7 @@ class TheirClass:
         """A change of a new model, before its parameters are drawn or loaded."""
 
     def exact(self, model: Any) -> None:
-        """Compute tables that the model holds in float32 anew in float64."""
+        """Compute in float64 the tables that the model holds in float32."""
 
     def load(self, folder: Path, dtype: torch.dtype = torch.float32, whole: bool = True) -> Any:
         """The model of a folder as transformers opens it; where it is `whole`, nothing missing and nothing left over.
