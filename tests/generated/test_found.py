@@ -257,6 +257,23 @@ layer: x = x + delta(pick(x, n=1), l2norm(x, size=4), x, sigmoid(linear(mean(x),
 """,
     ),
     (
+        "one position beside others, of a convolution with kernels of a formula",
+        BUILT,
+        """
+causal: false
+layer: |
+  x = x + dynamic_conv(maxpool(x), softmax(linear(x, 3), size=3), 3, heads=1)
+  x = x + dynamic_conv(x, pick(linear(x, 3), n=1), 3, heads=1)
+""",
+    ),
+    (
+        "a kernel that is a coefficient looked ahead in a causal stack",
+        BUILT,
+        """
+layer: x = x + dynamic_conv(x, vector(0.5, size=3), 3, heads=1)
+""",
+    ),
+    (
         "scores of 1e22, whose gradients are no numbers in torch's fused attention under a mask: not ours",
         BUILT,
         """

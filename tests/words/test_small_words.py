@@ -134,6 +134,12 @@ def test_where() -> None:
     near(made(ids), x @ p["words.weight"].T)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_where_of_two_numbers_has_the_type_of_its_test(dtype: torch.dtype) -> None:
+    made = model(layer("x = x + linear(where(x, 1, -0.5), width)")).to(dtype)
+    assert made(tokens=torch.tensor([[1, 2, 3]])).dtype == dtype
+
+
 def test_where_the_gradient_goes() -> None:
     test, a, b = (stream(seed=seed).requires_grad_() for seed in range(3))
     make("where", dict.fromkeys(("test", "a", "b"), 12))[0](test, a, b).sum().backward()

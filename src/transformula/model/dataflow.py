@@ -187,10 +187,13 @@ def made_of(architecture: Architecture, sequence: str = DECODED) -> set[str]:
 
 
 def across(value: Value) -> bool:
-    """Whether a call's streams belong to several sequences; one position that all see belongs to none of them. A table
-    of distances, of which scores are made, is no sequence."""
-    streams = value.args[: len(value.called.streams)]
-    return value.word_kind != "scores" and len({stream.sequence for stream in streams}) > 1
+    """Whether a call's streams belong to several sequences; one position that all see belongs to none of them. Streams
+    that belong together do not, coefficients among them. A table of distances, of which scores are made, is no
+    sequence."""
+    word, streams = value.called.word, value.args[: len(value.called.streams)]
+    if word.together or value.word_kind == "scores":
+        return False
+    return len({stream.sequence for stream in streams}) > 1
 
 
 def positions_learned(value: Value, sequences: Collection[str]) -> int | None:
@@ -216,8 +219,10 @@ def sequence_read(value: Value, causal: bool) -> str:
     call = value.called
     if not call.word.padding or not call.streams or (call.word.reach == "past" and causal and not across(value)):
         return ""
-    last = value.args[len(call.streams) - 1]
-    return last.keys if last.kind == "scores" else last.sequence
+    streams = value.args[: len(call.streams)]
+    if call.word.together:  # one sequence, beside which one position of none goes with all
+        return next((stream.sequence for stream in streams if stream.sequence), "")
+    return streams[-1].keys if streams[-1].kind == "scores" else streams[-1].sequence
 
 
 def description(sequence: str, architecture: Architecture) -> Any:

@@ -250,7 +250,8 @@ class WhereAbove(Word):
 
     @staticmethod
     def function(test: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        return torch.where(test > 0, a, b)
+        y = torch.where(test > 0, a, b)
+        return y if a.dim() or b.dim() else y.to(test.dtype)  # of two numbers it would be float64
 
 
 @word(
