@@ -127,6 +127,7 @@ OPERATIONS: dict[str, Made] = {
     "conv1d of two positions": lambda g, past: F.conv1d(g["x"], g["w"][:3, None, :11], groups=3),
     "layer_norm": lambda g, past: F.layer_norm(g["x"], (WIDTH,), g["w"][0], g["w"][1]),
     "layer_norm without weights": lambda g, past: F.layer_norm(g["x"].transpose(0, 1), (WIDTH,)),
+    "layer_norm without a weight": lambda g, past: F.layer_norm(g["x"], (WIDTH,), None, g["w"][1]),
     "rms_norm": lambda g, past: F.rms_norm(g["x"], (WIDTH,), g["w"][0], 1e-5),
     "softmax": lambda g, past: torch.softmax(g["x"] * 9, -1),
     "log_softmax": lambda g, past: torch.log_softmax(seen(g, past), -1),

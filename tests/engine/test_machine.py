@@ -283,6 +283,18 @@ def test_wrong_kernels_are_found_by_the_first_step(monkeypatch: pytest.MonkeyPat
     assert texts == written(model, engine="torch")[0]
 
 
+def test_wrong_kernels_are_found_by_what_the_first_step_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output of a step is made of the position before it alone: a mistake shows in the second."""
+    from transformula.engine.lowering import Lowering
+
+    model = module("x = x + mlp(norm(x))", after="x = shift(norm(x))")
+    assert written(model)[1].made
+    monkeypatch.setattr(Lowering, "two", lambda low, name, out, x, y: low.function("copy", out, x))
+    texts, machine = written(module("x = x + mlp(norm(x))", after="x = shift(norm(x))"))
+    assert machine.made == 0 and said(machine, "other numbers")
+    assert texts == written(model, engine="torch")[0]
+
+
 @pytest.fixture
 def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setattr(kernels, "KERNELS", kernels.Kernels())

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from tests.layer_runs import run_layers, zero_sublayers
 from tests.references.plain import Parameters
 from transformula import gallery
+from transformula.analysis.word_reference import parts_of
 from transformula.errors import TransformulaError
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Section
-from transformula.language.model_text import ModelText
+from transformula.language.model_text import ModelText, from_formula
 from transformula.model.dataflow import description
 from transformula.words import vocabulary
 
@@ -98,7 +99,19 @@ DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10, "jamba": 6, "minimax": 
 @cache
 def small(name: str, deep: bool = True) -> Architecture:
     """An entry, checked, at a small size; `deep=False`: as few layers as show all of it, usually 2."""
-    return reduced(gallery.load(name), DEEPER.get(name, SMALL["depth"]) if deep else 2)
+    return reduced(text_of(name), DEEPER.get(name, SMALL["depth"]) if deep else 2)
+
+
+EXAMPLE = "the word "
+"""Before the name of a word, whose example is meant."""
+
+
+def text_of(name: str) -> ModelText:
+    """An entry of the gallery, or the example of a word."""
+    if not name.startswith(EXAMPLE):
+        return gallery.load(name)
+    parts = parts_of(vocabulary()[name.removeprefix(EXAMPLE)].example)
+    return from_formula(parts.pop("layer").replace("; ", "\n")).override(parts)
 
 
 def reduced(text: ModelText, depth: float = SMALL["depth"], **others: float) -> Architecture:
@@ -143,31 +156,36 @@ def inputs(name: str, batch: int = 2, length: int = LENGTH, seed: int = 2) -> di
     """Random values of every input of an entry: `tokens` as above, a `source` of another length, ..."""
     architecture = small(name)
     generator = torch.Generator().manual_seed(seed)
+    calls = [v for s in architecture.sections() for v in s.calls() if v.call]
+    called = {v.called.word.name for v in calls}
+    length = 9 if called & {"conv2d", "pool2d"} and "patches" not in called else length  # a square grid
     made: dict[str, Tensor] = {}
     for name_of in built(name).inputs:
-        rows = [
-            int(v.call.options["rows"])
-            for s in architecture.sections()
-            for v in s.calls()
-            if v.call and v.call.word.name == "embed" and any(a.name == name_of and a.op == "input" for a in v.args)
-        ]
+        readers = [v for v in calls if any(a.name == name_of and a.op == "input" for a in v.args)]
+        rows = [int(v.called.options["rows"]) for v in readers if v.called.word.name == "embed"]
+        numbers = [int(v.called.options["size"]) for v in readers if v.called.word.name == "values"]
         if name_of == "tokens":
             made[name_of] = tokens(batch, length, seed)
         elif name_of == "image":
-            side = next(
-                int(v.call.options["size"]) for s in architecture.sections() for v in s.calls()
-                if v.call and v.call.word.name == "patches"
-            )  # fmt: skip
-            made[name_of] = torch.randn(batch, 3, 2 * side, 3 * side, dtype=torch.float64, generator=generator)
+            side = next(int(v.called.options["size"]) for v in calls if v.called.word.name == "patches")
+            columns = 2 if "space_to_depth" in called else 3
+            made[name_of] = torch.randn(batch, 3, 2 * side, columns * side, dtype=torch.float64, generator=generator)
         elif name_of == "rank":
             made[name_of] = torch.stack([torch.randperm(length, generator=generator) for _ in range(batch)])
         elif name_of == "audio":
             made[name_of] = torch.randn(batch, SAMPLES, dtype=torch.float64, generator=generator)
+        elif numbers:
+            made[name_of] = torch.randn(batch, length, numbers[0], dtype=torch.float64, generator=generator)
+        elif name_of == "characters":
+            made[name_of] = torch.randint(int(SMALL["vocab"]), (batch, length, 4), generator=generator)
         elif name_of == "document":
             made[name_of] = torch.randint(2, (batch, length), generator=generator).cumsum(1)
         else:
             size = (batch, length if name_of in ("types", "targets") else length + 2)
             made[name_of] = torch.randint(min(rows, default=int(SMALL["vocab"])), size, generator=generator)
+    for call in (v.called for v in calls if v.called.word.name == "masked_scatter"):  # one id a patch
+        others = made["tokens"].masked_fill(made["tokens"] == call.options["id"], 0)
+        made["tokens"] = others.index_fill(1, torch.arange(6), call.options["id"])
     return made
 
 

@@ -929,6 +929,7 @@ static void norm(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, F ep
     F c = 1 / sqrtf(t / n + eps);
     if (w && b) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i] + b[i];
     else if (w) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c * w[i];
+    else if (b) for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c + b[i];
     else for (i = 0; i < n; i++) y[i] = (x[i] - mean) * c;
   }
 }

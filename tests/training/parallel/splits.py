@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomize, reduced
+from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomize, reduced, text_of
 from transformula import gallery
 from transformula.analysis.tensor_plan import tensor_plan
 from transformula.errors import InputError
@@ -31,8 +31,8 @@ GROUPED = {"heads": 4, "kv_heads": 2, "size": 4}
 
 
 def even(name: str) -> Architecture:
-    """An entry at a small size whose numbers two ranks divide."""
-    text = gallery.load(name)
+    """An entry, or a word's example, at a small size whose numbers two ranks divide."""
+    text = text_of(name)
     numbers = {key: value for key, value in EVEN.items() if key in text.numbers or key == "vocab"}
     if "kv_heads" in text.numbers:
         numbers |= {key: value for key, value in GROUPED.items() if key in text.numbers or key == "heads"}
