@@ -241,7 +241,7 @@ class Expressions:
         if record.name == "dynamic_conv":
             text, width = self.value(at, budget - 1)
             return f"dynamic_conv({text}, softmax(linear(x, 3), size={self.of([3, 1])}), 3, heads=1)", width
-        form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
+        form = self.of([f for f in record.forms if f and not set(f) & {*record.ids, "weights"}] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
         for _ in form[1:]:
             arguments.append(self.value(at, budget - 1, arguments[0][1]))
@@ -261,6 +261,7 @@ class Expressions:
             share = (f"share={self.of(['0', 'layer % 2', '(layer + 1) // 2'])}",) if label and self.often(2) else ()
             share = share if at.where == "layer" else ()
             text = f"{record.name}{label}({', '.join([t for t, _ in arguments] + list(options + share))})"
+        text = f"mean({text})" if record.sequence == "own" else text
         return text, self.width_of(record, widths, options)
 
     def can_stand(self, record: WordRecord, at: Scope) -> bool:
@@ -268,6 +269,8 @@ class Expressions:
             return False
         if record.kind in ("function", "coefficient", "depth", "scores", "input") and record.name != "rotary":
             return False
+        if record.sequence == "own" and at.causal:
+            return False  # what is summed has one sequence; where all is seen its mean goes with any
         return not (record.reach == "all" and at.causal)
 
     def options(self, record: WordRecord, widths: Mapping[str, int], at: Scope) -> dict[str, Any]:
@@ -283,9 +286,11 @@ class Expressions:
         if record.name == "pick":
             given = self.of([{"n": 1}, {"at": "end"}])
         if record.name == "slice":
-            given = {"begin": 0, "end": max(1, widths["x"] - 1)}
+            given = {"first": 1, "size": max(1, widths["x"] - 1)}
         if record.name == "pad":
             given["size"] = self.of([2, 8, 11])
+        if record.name in ("space_to_depth", "conv2d", "pool2d"):
+            given["columns"] = self.of([1, 2])
         if record.name == "experts" and given.get("active", 2) == 1:
             given["renormalise"] = False
         return given
@@ -318,7 +323,7 @@ class Expressions:
                     "length": [1, 2, 4],
                     "stride": [1, 1, 2],
                 }
-                special |= {"steps": [3, 20], "first": [0, 1]}
+                special |= {"steps": [3, 20], "first": [int(option.minimum or 0), 1]}
                 if option.name in special:
                     return self.of(special[option.name])
                 return self.whole(int(option.minimum or 0), int(option.minimum or 0) + 3)

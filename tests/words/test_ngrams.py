@@ -20,7 +20,7 @@ width: 8
 depth: 1
 heads: 2
 vocab: 11
-before: x = embed.words(tokens) + ngrams(tokens, 2, rows=13) + ngrams(tokens, 4, rows=29)
+before: x = embed.words(tokens) + ngrams(tokens, 2, rows=13) + ngrams(tokens, 4, rows=7)
 layer: x = x + attention(norm(x))
 after: x = norm(x)
 """

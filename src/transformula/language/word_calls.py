@@ -281,15 +281,17 @@ class WordCall:
             raise FormulaError("looks-ahead", self.node.head, word=self.name, option=record.ahead)
 
     def check_ids(self, resolved: Mapping[str, Any]) -> None:
-        """Ids come from an input that holds ids, and a table has a row for each of a vocabulary of known size."""
+        """Ids come from an input that holds ids, and a table has a row for each of a vocabulary of known size, but where
+        ids share rows, whose number has another default."""
         rows, vocab = resolved.get("rows"), self.context.numbers["vocab"]
+        shared = rows is not None and self.record.options["rows"].default != "vocab"
         for stream, value in self.streams:
             if stream not in self.record.ids:
                 continue
             if (value.name in SEVERAL_IDS) != (stream in SEVERAL_IDS):
                 raise self.wrong("one-id", value.place, what=describe(value))
             known = value.name in OF_VOCABULARY and "vocab" in self.context.text.numbers
-            if known and rows is not None and rows < vocab:
+            if known and rows is not None and not shared and rows < vocab:
                 detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"
                 raise self.wrong("check-failed", detail=detail)
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from tests.invariants.harness import DEEPER, inputs, loss_of, outputs, randomize, reduced, text_of
-from transformula import gallery
 from transformula.analysis.tensor_plan import tensor_plan
 from transformula.errors import InputError
 from transformula.interop.weights import whole_tensors
