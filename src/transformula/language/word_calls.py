@@ -281,8 +281,8 @@ class WordCall:
             raise FormulaError("looks-ahead", self.node.head, word=self.name, option=record.ahead)
 
     def check_ids(self, resolved: Mapping[str, Any]) -> None:
-        """Ids come from an input that holds ids, and a table has a row for each of a vocabulary of known size, but where
-        ids share rows, whose number has another default."""
+        """Ids come from an input that holds ids, and a table has a row for each of a vocabulary of known size, unless
+        ids share rows, whose number then has another default."""
         rows, vocab = resolved.get("rows"), self.context.numbers["vocab"]
         shared = rows is not None and self.record.options["rows"].default != "vocab"
         for stream, value in self.streams:
