@@ -44,6 +44,13 @@ LAGUNA = {
 }
 MELLUM = {key: value for key, value in LAGUNA.items() if key != "shared_expert_intermediate_size"}
 COHERE = {**WINDOWED, "num_experts": 6, "num_experts_per_tok": 3, "head_dim": SIZE, "sliding_window_pattern": 2}
+JETMOE = {
+    **{key: value for key, value in FEWER.items() if key != "num_attention_heads"},
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "kv_channels": 6,
+    "tie_word_embeddings": False,
+}
 
 
 def of_kinds(theta: float, local: float, part: float = 1.0) -> dict[str, Any]:
@@ -200,6 +207,19 @@ ROWS = [
             "mlp_layer_types": ["sparse", "dense", "sparse"],
             "norm_topk_prob": False,
             "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
+    ),
+    family("jetmoe", "JetMoe", JETMOE),
+    family(
+        "jetmoe-tied",
+        "JetMoe",
+        {
+            **JETMOE,
+            **rope(10000, "linear", factor=2.0),
+            "num_local_experts": 4,
+            "num_experts_per_tok": 1,
+            "activation_function": "gelu",
             "tie_word_embeddings": True,
         },
     ),

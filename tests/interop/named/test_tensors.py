@@ -25,7 +25,18 @@ def test_outputs_of_convolutions_are_joined_along_the_first_axis(tensors: dict[s
     assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
 
 
-@pytest.mark.parametrize("text", ["outputs()", "T(a, b)", "join(a)", "a * b", "a[1]"])
+@pytest.mark.parametrize("parts", [2, 3])
+def test_rows_of_several_parts_in_turn_are_read_back(parts: int) -> None:
+    rows = torch.arange(12.0)[:, None].expand(-1, 2)
+    expression = read_expression(parse_tensor(f"pairs(2, query, {parts})"))
+    theirs = Solver({}).theirs(expression, lambda one: rows)
+    first = [n + part * (6 // parts) for n in range(6 // parts) for part in range(parts)]
+    assert theirs[:, 0].tolist() == [*first, *(n + 6 for n in first)]
+    ((one, back),) = Solver({}).to_ours(expression, theirs, {"query": rows.shape})
+    assert one.name == "query" and torch.equal(back, rows)
+
+
+@pytest.mark.parametrize("text", ["outputs()", "pairs(2, a, 3, 4)", "T(a, b)", "join(a)", "a * b", "a[1]"])
 def test_what_is_no_expression(text: str) -> None:
     with pytest.raises(CheckpointError, match="is no expression of tensors"):
         read_expression(parse_tensor(text))

@@ -4,6 +4,7 @@
     outputs(query | key)         the same of convolutions, whose outputs are counted along the first axis
     groups(heads, q | k | v)     rows in groups: the first head's of each, the second head's of each, ...
     pairs(heads, query)          of each group of rows those of its two halves in turn
+    pairs(1, query, n)           the same of n parts in the place of halves
     T(up)                        transposed
     norm - 1, norm + 1           less a number, or with one more
     shape(vector, 1, vocab)      in another shape
@@ -79,10 +80,12 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Paired:
-    """In each group the first row, the first of its second half, the second, ...: channels that turn together."""
+    """In each group the first row, the first of its second half, the second, ...: channels that turn together. There
+    may be other `parts` than halves."""
 
     inner: Expression
     groups: str
+    parts: str = "2"
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,9 @@ class Solver:
                 return by_group.flatten(axis - 1, axis)
             case Outputs(parts=parts):
                 return torch.cat([self.theirs(part, ours) for part in parts])
-            case Paired(inner=inner, groups=groups):
+            case Paired(inner=inner, groups=groups, parts=count):
                 tensor = self.theirs(inner, ours)
-                return swapped_halves(tensor, row_axis(tensor), (self.number(groups), 2, -1))
+                return swapped_parts(tensor, row_axis(tensor), (self.number(groups), self.number(count), -1))
             case Transposed(inner=inner):
                 return transpose(self.theirs(inner, ours))
             case Less(inner=inner, number=number):
@@ -214,9 +217,9 @@ class Solver:
                 pieces = theirs.split([self.shape(part, shapes)[0] for part in parts])  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
                     yield from self.to_ours(part, piece, shapes)
-            case Paired(inner=inner, groups=groups):
-                halves = swapped_halves(theirs, row_axis(theirs), (self.number(groups), -1, 2))
-                yield from self.to_ours(inner, halves, shapes)
+            case Paired(inner=inner, groups=groups, parts=count):
+                rows = swapped_parts(theirs, row_axis(theirs), (self.number(groups), -1, self.number(count)))
+                yield from self.to_ours(inner, rows, shapes)
             case Transposed(inner=inner):
                 yield from self.to_ours(inner, transpose(theirs), shapes)
             case Less(inner=inner, number=number):
@@ -234,7 +237,7 @@ def split_rows(tensor: Tensor, axis: int, groups: int) -> Tensor:
     return tensor.unflatten(axis, (groups, -1))  # type: ignore[no-untyped-call, no-any-return]
 
 
-def swapped_halves(tensor: Tensor, axis: int, sizes: tuple[int, int, int]) -> Tensor:
+def swapped_parts(tensor: Tensor, axis: int, sizes: tuple[int, int, int]) -> Tensor:
     """Rows as (groups, m, n), in the order (groups, n, m)."""
     apart = tensor.unflatten(axis, sizes)  # type: ignore[no-untyped-call]
     return apart.transpose(axis - 1, axis).flatten(axis - 2, axis)  # type: ignore[no-any-return]
@@ -316,8 +319,8 @@ def read_call(node: ast.expr, name: str, args: list[ast.expr]) -> Expression:
             return Concatenated(tuple(map(read_expression, parts_of(inner))), ast.unparse(count))
         case "outputs", [inner]:
             return Outputs(tuple(map(read_expression, parts_of(inner))))
-        case "pairs", [count, inner]:
-            return Paired(read_expression(inner), ast.unparse(count))
+        case "pairs", [count, inner, *parts] if len(parts) < 2:
+            return Paired(read_expression(inner), ast.unparse(count), *map(ast.unparse, parts))
         case "shape", [inner, *sizes]:
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
         case "length" | "direction", [inner, axis]:
