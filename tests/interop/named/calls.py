@@ -92,6 +92,14 @@ def end_tokens(inputs: dict[str, Any]) -> None:
     inputs["tokens"] = tokens
 
 
+def ended(inputs: dict[str, Any]) -> None:
+    """Each text ends with the id 2, at which BART's state is read, and has it at another place, too."""
+    tokens = inputs["tokens"].clone()
+    tokens[torch.arange(2), LENGTHS["tokens"] - 1] = 2
+    tokens[:, 3] = 2
+    inputs["tokens"] = tokens
+
+
 def marked(inputs: dict[str, Any]) -> None:
     """The places of a picture, or of a sound, among the tokens, all within the prompt: not the same in both rows."""
     inputs["tokens"][[0, 0, 0, 0, 1, 1, 1, 1], [1, 2, 3, 4, 0, 1, 3, 4]] = MARKER
@@ -144,6 +152,9 @@ CALLS: Mapping[str, Call] = {
         result=lambda replaced: replaced[..., 0],
     ),
     "classes": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, result=lambda logits: logits[:, 0]),
+    "classes of the end": Call(
+        {"tokens": "input_ids"}, {"tokens": "attention_mask"}, prepare=ended, result=lambda logits: logits[:, 0]
+    ),
     "classes of types": Call(
         {"tokens": "input_ids", "types": "token_type_ids"},
         {"tokens": "attention_mask"},

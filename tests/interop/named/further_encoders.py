@@ -168,4 +168,12 @@ ROWS = [
     ),
     *heads("ultrabert", "Ultrabert", ULTRA),
     encoder("ultrabert-vectors", "UltrabertModel", "Ultrabert", ULTRA, call="vectors"),
+    head("bart-classifier", "BartForSequenceClassification", "Bart", BART, "classes of the end"),
+    head(
+        "bart-classifier-scaled",
+        "BartForSequenceClassification",
+        "Bart",
+        {**BART, "scale_embedding": True, "encoder_layers": 2, "decoder_attention_heads": 2},
+        "classes of the end",
+    ),
 ]

@@ -112,8 +112,7 @@ FINE_TUNED = [
         "microsoft/deberta-v3-base", "torch_dtype": "float32", "transformers_version": "4.12.5"}, CLASSIFIED,
         seen=False),
     Published("facebook/bart-large-mnli", {**BART, **BART_LABELS, "_num_labels": 3, "architectures":
-        ["BartForSequenceClassification"], "output_past": True}, CLASSIFIED,
-        refused="architectures is BartForSequenceClassification, of model_type bart; known: BartForCond"),
+        ["BartForSequenceClassification"], "output_past": True}, CLASSIFIED),
     Published("ProsusAI/finbert", {**BERT, **labels("positive", "negative", "neutral"), "architectures":
         ["BertForSequenceClassification"], "gradient_checkpointing": False, "position_embedding_type": "absolute",
         "type_vocab_size": 2}, CLASSIFIED, also(bert__embeddings__position_ids=IDS), seen=False),
@@ -342,12 +341,15 @@ def written(row: Published, folder: Path) -> TheirClass | None:
 
 def with_a_tokenizer(folder: Path) -> None:
     """A tokenizer of letters, beside a folder of texts."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     ids = {token: n for n, token in enumerate(["<pad>", "<s>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz "])}
     tokenizer = Tokenizer(models.WordLevel({**ids, "<mask>": len(ids)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.add_special_tokens([*list(ids)[:4], "<mask>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", ids["</s>"])]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "mask_token": "<mask>", "pad_token": "<pad>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(about))

@@ -166,7 +166,8 @@ def call_of(folder: Path, module: Any, theirs: Any, padded: bool = True) -> Pari
     Raises CheckpointError for inputs that theirs takes in another form, and for too short a context."""
     config, known = json.loads((folder / FILE).read_text(encoding="utf-8")), parameter_names(theirs.forward)
     names = {name: keyword_of(name, known, folder) for name in module.architecture.inputs}
-    if "tokens" in names and "decoder_input_ids" in known:
+    twice = names.keys() == {"tokens"} and "decoder_input_ids" in known  # an encoder reads them, and a decoder
+    if "tokens" in names and "decoder_input_ids" in known and not twice:
         names["tokens"] = "decoder_input_ids"
     elif "tokens" in names and {"image", "audio"} & names.keys() and module.architecture.main.causal:
         what = f"{folder}: a picture or a sound stands among its tokens, at ids that only its processor places"
@@ -179,7 +180,7 @@ def call_of(folder: Path, module: Any, theirs: Any, padded: bool = True) -> Pari
     masked = "source" if "source" in names else "tokens"
     masks = {masked: MASK} if padded and masked in names and MASK in known else {}
     options = {"use_cache": False} if "use_cache" in known else {}
-    call = Inferred(names, masks, options, ends(config, module), drawn=draws(config, module))
+    call = Inferred(names, masks, options, ends(config, module, -1 if twice else LATEST), drawn=draws(config, module))
     with torch.no_grad():
         result = call.ours(module, call.inputs(next(module.parameters()).dtype))
     return replace(call, pooled=result.dim() == 2)
@@ -224,15 +225,15 @@ def draws(config: Mapping[str, Any], module: Any) -> dict[str, Callable[[], Tens
     }
 
 
-def ends(config: Mapping[str, Any], module: Any) -> Callable[[dict[str, Any]], None]:
-    """Each row ends in the token at which some models read: the end, or the largest id."""
+def ends(config: Mapping[str, Any], module: Any, latest: int) -> Callable[[dict[str, Any]], None]:
+    """Each row ends in the token at which some models read: the end if its id is above `latest`, or the largest id."""
     end = next((n for n in values_of(config, ("eos_token_id",)) if isinstance(n, int)), 0)
     largest = int(module.architecture.numbers["vocab"]) - 1
 
     def put(inputs: dict[str, Any]) -> None:
         last = LENGTHS["tokens"] if "lengths" in inputs else (LENGTHS["tokens"][0],) * 2
         tokens = inputs["tokens"].clone()
-        tokens[torch.arange(2), torch.tensor(last) - 1] = end if LATEST < end <= largest else largest
+        tokens[torch.arange(2), torch.tensor(last) - 1] = end if latest < end <= largest else largest
         inputs["tokens"] = tokens
 
     return put if "tokens" in module.architecture.inputs else lambda inputs: None
