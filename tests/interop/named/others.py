@@ -95,9 +95,9 @@ def exact_waves(model: Any) -> None:
         table.data = torch.cat((angles.sin(), angles.cos()), 1)
 
 
-def head(name: str, model: str, config: str, keys: Mapping[str, Any], call: str) -> Tiny:
-    labels = 2 if call.startswith("spans") else 7
-    return Tiny(name, model, f"{config}Config", {**keys, "num_labels": labels}, call, slow=name != "bert-classifier")
+def head(name: str, model: str, config: str, keys: Mapping[str, Any], call: str, **more: Any) -> Tiny:
+    labels, slow = 2 if call.startswith("spans") else 7, name != "bert-classifier"
+    return Tiny(name, model, f"{config}Config", {**keys, "num_labels": labels}, call, slow=slow, **more)
 
 
 ROWS = [
