@@ -90,10 +90,23 @@ def test_scores_of_content_and_their_sum() -> None:
         total(expected, w[..., :3])
 
 
+def test_a_sum_of_neighboring_heads_and_a_gate_of_each() -> None:
+    s, w = torch.randn(2, 4, 5, 5, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
+    weighed = torch.einsum("bhij,bih->bhij", s, w)
+    for size in (1, 2, 4):
+        pairs = weighed.view(2, size, 4 // size, 5, 5).sum(2)
+        torch.testing.assert_close(make("sum_heads", {"s": 1, "w": 4}, size=size)[0](s, w), pairs)
+    torch.testing.assert_close(make("sum_heads", {"s": 1, "w": 4}, size=4)[0](s[:1], w), w.mT[..., None] * s[:1])
+    with pytest.raises(InputError, match="scores of 4 heads do not make 3"):
+        make("sum_heads", {"s": 1, "w": 4}, size=3)[0](s, w)
+
+
+GATED = "sum_heads(dot_scores(linear.i(h, 32), linear.j(h, 16), heads=4), linear.w(h, 4), size=4)"
 INDEX = "sum_heads(relu(dot_scores(linear.i(h, 8), linear.j(h, 4), heads=2)), linear.w(h, 2))"
 WAYS = {
     "kv_heads=2": INDEX,
     "kv_heads=1, window=5, rotary=100": "dot_scores(linear.i(h, 8), linear.j(h, 4), heads=4, scale=1)",
+    "kv_heads=4": GATED,
     "cap=2, sinks=True": "sum_heads(dot_scores(ones(h, 2), ones(h, 2), heads=2), ones(h, 2))",  # all are equal
 }
 

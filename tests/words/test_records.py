@@ -136,7 +136,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("relative", {"q": 32, "table": 32}, o) for o in ({}, {"by": "key"}, {"span": 6, "buckets": True, "reach": 20})],
     *[("relative_bias", X, o) for o in ({}, {"buckets": 8, "reach": 20, "heads": 3})],
     *[("dot_scores", {"q": 32, "k": k}, o) for k in (32, 8) for o in ({}, {"scale": 2})],
-    ("sum_heads", {"s": 1, "w": 4}, {}),
+    *[("sum_heads", {"s": 1, "w": 4}, o) for o in ({}, {"size": 2}, {"size": 4})],
     *[("mix_heads", {"s": 1}, o) for o in ({}, {"size": 6})],
     ("attention_weights", {"s": 1}, {}),
     *[("weighted_sum", {"s": 1, "v": v}, o) for v, o in ((32, {}), (10, {"kv_heads": 2}))],
@@ -229,7 +229,7 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     streams = streams_of(name, widths)
     result = module(*streams)
     if record.value == "scores":
-        heads = 1 if name == "sum_heads" else names.get("size", names["heads"])
+        heads = names["size"] if "size" in names else names["heads"]
         assert result.shape in [(batch, heads, LENGTH, LENGTH) for batch in (1, BATCH)]
         return
     assert result.shape[-1] == evaluate_text(record.width, names)

@@ -73,26 +73,33 @@ class DotScores(Word):
     width="1",
     scores=("s",),
     together=True,
+    options={
+        "size": whole("number of heads of the result, each of so many neighbors", 1, minimum=1, later=True),
+    },
     saved="w",
     example="h = norm(x); s = dot_scores(linear.i(h, 32), linear.j(h, 8), heads=4); "
     "x = x + attention(h, top=8, ranking=sum_heads(relu(s), linear.w(h, 4)))",
     equation="y_ij = sum over heads h of w_ih s_hij",
-    source="the lightning indexer of DeepSeek-V3.2",
+    source="the lightning indexer of DeepSeek-V3.2; a gate of each head: WavLM, 2110.13900",
 )
 class SumHeads(Word):
     """y_ij = the sum over heads h of w_ih s_hij: scores of several heads as one, weighed by their queries.
 
-    s (batch, heads, length, length), w (batch, length, heads); y (batch, 1, length, length). Summed in float32 at
-    least. No parameters. Raises InputError for weights of another number of heads.
+    s (batch, heads, length, length), w (batch, length, heads); y (batch, size, length, length). With `size=n` the first
+    heads / n heads become the first of n, and so on: `size=heads` sums nothing, and each head's scores have a gate of
+    their query, y_hij = w_ih s_hij. Summed in float32 at least. No parameters. Raises InputError for weights of another
+    number of heads, and for heads that `size` does not divide.
     """
 
     @staticmethod
-    def function(s: Tensor, w: Tensor) -> Tensor:
+    def function(s: Tensor, w: Tensor, *, size: int = 1) -> Tensor:
         heads = s.shape[1]
         if w.shape[2] != heads:
             raise InputError(f"scores of {heads} heads are weighed by {w.shape[2]} numbers; give sum_heads one a head")
+        if heads % size:
+            raise InputError(f"scores of {heads} heads do not make {size}; give sum_heads a size that divides {heads}")
         weights = w.transpose(1, 2)[..., None].to(torch.promote_types(w.dtype, torch.float32))
-        return (s * weights).sum(1, keepdim=True).to(s.dtype)
+        return (s * weights).unflatten(1, (size, -1)).sum(2).to(s.dtype)  # type: ignore[no-untyped-call, no-any-return]
 
 
 @word(

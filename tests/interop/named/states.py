@@ -43,5 +43,6 @@ ROWS = [
     Tiny("clip-vision", "CLIPVisionModel", "CLIPVisionConfig", CLIP["vision_config"], "states of an image", slow=True),
     Tiny("clip-text", "CLIPTextModel", "CLIPTextConfig", USUAL, "states of an encoder", slow=True),
     states("hubert", "Hubert", BY_LAYER, "states of sound", exact=rounded_products),
+    states("wavlm", "WavLM", BY_LAYER, "states of sound", exact=rounded_products),
     states("wav2vec2", "Wav2Vec2", BY_LAYER, "states of sound", exact=rounded_products),
 ]

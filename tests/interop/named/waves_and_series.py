@@ -128,6 +128,7 @@ OTHER_PATCHES: Mapping[str, Any] = {
     "bias": False,
     "positional_encoding_type": "random",
 }
+NEAR: Mapping[str, Any] = {**SPEECH, "num_buckets": 8, "max_bucket_distance": 12}
 DATA2VEC: Mapping[str, Any] = {**SPEECH, "num_conv_pos_embeddings": 3, "conv_pos_kernel_size": 6}
 
 
@@ -145,6 +146,9 @@ ROWS = [
     speech("unispeech", "UniSpeechForCTC", "UniSpeech", BY_LAYER, **BATCH),
     speech("unispeech-sat", "UniSpeechSatForCTC", "UniSpeechSat", BY_LAYER, **BATCH),
     speech("data2vec-audio", "Data2VecAudioForCTC", "Data2VecAudio", DATA2VEC),
+    speech("wavlm", "WavLMForCTC", "WavLM", NEAR),
+    speech("wavlm-by-layer", "WavLMForCTC", "WavLM", {**NEAR, **BY_LAYER}, **BATCH),
+    classifier("wavlm", "WavLM", "WavLM", {**NEAR, **BY_LAYER}, **SOUNDS),
     classifier("wav2vec2", "Wav2Vec2", "Wav2Vec2"),
     classifier("hubert", "Hubert", "Hubert", BY_LAYER, **SOUNDS),
     classifier("unispeech", "UniSpeech", "UniSpeech", BY_LAYER, **SOUNDS),
