@@ -155,8 +155,12 @@ class Leaving:
         self.early, self.published, self.to, self.own = to in IMPORTERS, not kept, to, own
 
     def before(self, folder: Path) -> None:
+        from ..interop.folder import THEIRS
+
         if self.early:
             self.write(folder)
+        if self.pipeline is not None and self.to == THEIRS:
+            self.pipeline.companions(folder)
 
     def finish(self, module: nn.Module, folder: Path) -> None:
         from ..interop.folder import load_model

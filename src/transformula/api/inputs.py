@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, DataError, InputError
-from .reading import check_model, model_folder
+from .reading import TASK, check_model, model_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -101,29 +101,47 @@ def predictor_in(folder: Path, architecture: Architecture | None = None) -> Pred
     if not is_theirs(folder):
         return load_predictor(folder)
     from ..interop.named.config import model_of_folder
-    from ..tasks.base import tasks
-    from ..tasks.predictor import OfOthers
+    from ..tasks.predictor import NoAnswer
     from ..tokenizers.base import FILE, load
     from ..tokenizers.published import is_tokenizer
 
-    if not is_tokenizer(folder):
-        return None
-    model, config = model_of_folder(folder)
+    tokenizer = None
     try:
-        tokenizer = load(folder)
+        tokenizer = load(folder) if is_tokenizer(folder) else None
     except CheckpointError as error:
         if (folder / FILE).is_file():
             raise
         warnings.warn(str(error), stacklevel=4)  # without it the model still reads token ids
+    try:
+        predictor = predictor_of_others(folder, tokenizer, architecture)
+    except CheckpointError as error:
+        if tokenizer is not None:
+            warnings.warn(f"{folder}: {error}", stacklevel=4)
         return None
+    if predictor is not None or tokenizer is None:
+        return predictor
+    writes = model_of_folder(folder)[0].task == TASK
+    return generator_of(tokenizer) if writes else NoAnswer(tokenizer, why_no_answer(folder))
+
+
+def predictor_of_others(
+    folder: Path, tokenizer: Tokenizer | None, architecture: Architecture | None = None
+) -> Predictor | None:
+    """What the model in a folder of transformers does by the task of its class; None where no task says that, or what
+    it reads are texts and no tokenizer is there. Raises CheckpointError where the folder does not say all."""
+    from ..interop.named.config import model_of_folder
+    from ..tasks.base import tasks
+    from ..tasks.predictor import OfOthers
+
+    model, config = model_of_folder(folder)
     others = tasks.get(model.task).others if model.task in tasks else None
     if others is None:
-        return generator_of(tokenizer)
-    try:
-        return others(OfOthers(model.task, tokenizer, config, architecture or check_model(folder)))  # type: ignore[no-any-return]
-    except CheckpointError as error:
-        warnings.warn(f"{folder}: {error}", stacklevel=4)
         return None
+    architecture = architecture or check_model(folder)
+    if tokenizer is None and set(architecture.inputs) != {"image"}:
+        return None
+    predictor: Predictor = others(OfOthers(model.task, folder, tokenizer, config, architecture))
+    return predictor
 
 
 def checked_tables(predictor: Predictor | None, architecture: Architecture, folder: Path) -> Predictor | None:
@@ -275,8 +293,37 @@ def must_write(predictor: Predictor | None) -> Predictor:
     return predictor
 
 
-def must_predict(predictor: Predictor | None) -> Predictor:
-    """The predictor of a model. Raises InputError for a model that was not trained on a task."""
-    if predictor is None:
-        raise InputError("this model has learned no task, so it has no answer to give: train it, or load a trained one")
-    return predictor
+def must_predict(predictor: Predictor | None, folder: Path | None = None) -> Predictor:
+    """The predictor of a model, of that folder if it came from one. Raises InputError for a model that was not trained
+    on a task, and for one of others of which no verb is known."""
+    from ..interop.named import is_theirs
+    from ..tasks.predictor import NoAnswer
+
+    if isinstance(predictor, NoAnswer):
+        raise InputError(predictor.why)
+    if predictor is not None:
+        return predictor
+    if folder is not None and is_theirs(folder):
+        raise InputError(why_no_answer(folder))
+    raise InputError("this model has learned no task, so it has no answer to give: train it, or load a trained one")
+
+
+def why_no_answer(folder: Path) -> str:
+    """Why no verb answers by the model in a folder of transformers, and what can be done."""
+    from ..interop.named.config import model_of_folder
+    from ..tokenizers.published import is_tokenizer
+
+    model, config = model_of_folder(folder)
+    named = ", ".join(map(str, config.get("architectures") or model.architectures[:1]))
+    outputs = f"in Python load({str(folder)!r}).module gives its outputs"
+    tokenizer = None
+    try:
+        tokenizer = tokenizer_of(folder) if is_tokenizer(folder) else None
+        predictor_of_others(folder, tokenizer)
+    except CheckpointError as error:
+        return f"{folder}: holds {named}, and {error}; {outputs}"
+    reads = check_model(folder).inputs
+    if tokenizer is None and not {"tokens", "source"}.isdisjoint(reads):
+        what = "which reads texts, and the folder holds no tokenizer: copy tokenizer.json from where it was made"
+        return f"{folder}: holds {named}, {what}; {outputs}"
+    return f"{folder}: holds {named}, and no verb answers by a model for {model.task}; {outputs}"

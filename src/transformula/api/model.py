@@ -263,6 +263,7 @@ class Model:
             settings = settings.model_copy(update={"speculate": DRAFT_TOKENS})
         predictor = self.predictor
         if predictor is not None and not predictor.continues:
+            must_predict(predictor)
             instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
             raise InputError(f"this model does not go on with a text, it answers a source: {instead}")
         if tokens is not None:
@@ -274,6 +275,8 @@ class Model:
             raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")
         prompts, one = texts_of(prompt)
         if self.tokenizer is None:
+            if "tokens" not in self.architecture.inputs:
+                must_predict(None, self.folder)
             remedy = "train it, set `model.tokenizer`, or give token ids as tokens="
             raise InputError(f"this model has no tokenizer, since it was not trained on text: {remedy}")
         from ..tasks.writing import TextGenerator
@@ -362,7 +365,7 @@ class Model:
 
         Raises ConfigError, InputError, DataError.
         """
-        predictor = must_predict(self.predictor)
+        predictor = must_predict(self.predictor, self.folder)
         chosen = predictor.settings.read(settings)
         modules = self.together(models)
         return predict(predictor, modules, source, chosen, scores=scores, progress=progress, bad_rows=bad_rows)
@@ -379,7 +382,8 @@ class Model:
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
             if not isinstance(other, Model):
                 other = Model.from_folder(other, device=device, use=use, verify=verify)
-            modules.append(must_predict(self.predictor).beside(must_predict(other.predictor), other.module, named))
+            kind = must_predict(other.predictor, other.folder)
+            modules.append(must_predict(self.predictor, self.folder).beside(kind, other.module, named))
         return modules
 
     def explain(self) -> Any:

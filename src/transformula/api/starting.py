@@ -107,10 +107,41 @@ class Start:
 
     def row_names(self) -> Names:
         """What the rows of its tables and outputs stand for."""
-        from ..tasks.predictor import row_names
+        from ..interop.named import is_theirs
+        from ..interop.named.config import model_of_folder
+        from ..tasks.predictor import OfOthers, row_names
         from .inputs import predictor_in
 
-        return row_names(predictor_in(self.folder))
+        kind = predictor_in(self.folder)
+        if kind is None and is_theirs(self.folder):  # its labels are known, also where it does not say how it reads
+            architecture = check_model(self.folder)
+            model, config = model_of_folder(self.folder)
+            if "classes" in architecture.numbers:
+                return {"classes": OfOthers(model.task, self.folder, None, config, architecture).labels}
+        return row_names(kind)
+
+
+    @property
+    def preprocessing(self) -> str | None:
+        """The folder that says how its pictures become numbers; None where these are value / 127.5 - 1. Raises
+        CheckpointError for one of transformers that does not say it."""
+        from ..interop.named import is_theirs
+        from ..structured import load_json
+        from ..tasks.image_classification import processing_of_others
+        from ..tasks.predictor import FILE
+
+        architecture = check_model(self.folder)
+        if "image" not in architecture.inputs:
+            return None
+        if not is_theirs(self.folder):
+            said = load_json(self.folder / FILE) if (self.folder / FILE).is_file() else {}
+            return str(self.folder) if said.get("processing") else None
+        try:
+            processing_of_others(self.folder, architecture)
+        except CheckpointError as error:
+            plain = f"or, for pictures of one size and value / 127.5 - 1, add {setting('preprocessing', 'none')}"
+            raise CheckpointError(f"{error}; {plain}") from None
+        return str(self.folder)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,8 @@ def predict_verb(arguments: Sequence[str]) -> Command:
         from ..api.reading import import_packages, model_folder
 
         import_packages(parser.begin().use)
-        predictor = must_predict(predictor_in(model_folder(folder)))
+        place = model_folder(folder)
+        predictor = must_predict(predictor_in(place), place)
         command = task_verb(predictor.verb, arguments)
         if command is None:
             raise InputError(f"{folder}: no verb answers by this model; in Python: Model.from_folder(...).predict(...)")
@@ -129,12 +130,15 @@ def use_model(verb: Verb, given: Given) -> int:
     if not verb.live:
         check(verb, given)
 
+    from ..api.inputs import must_predict
     from ..api.model import Model
     from ..api.reading import set_threads
 
     set_threads(given["threads"])
     opening = {key: given[key] for key in ("device", "use", "verify")}
     model = Model.from_folder(given["run"], **opening)
+    if model.predictor is not None or not verb.live:
+        must_predict(model.predictor, model.folder)
     if verb.views:
         from ..tasks.predictor import predictors
 
@@ -172,9 +176,8 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     with counting(f"{verb.name}: inputs", show) as progress, ExitStack() as ending:
         if kept is not None:
             ending.callback(kept.leave)
-        pieces = stream(
-            must_predict(model.predictor), modules, arriving, settings, prefix=prefix, bad_rows=inputs.bad_rows
-        )
+        predictor = must_predict(model.predictor, model.folder)
+        pieces = stream(predictor, modules, arriving, settings, prefix=prefix, bad_rows=inputs.bad_rows)
         for some in pieces:
             for value, best in some:
                 answers.add(value, best)

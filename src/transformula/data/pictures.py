@@ -30,11 +30,16 @@ MAX_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any 
 
 @dataclass(frozen=True)
 class PictureFile:
-    """A picture in a file or in bytes, decoded when it is asked for. `place` is the row that names it."""
+    """A picture in a file or in bytes, decoded when it is asked for.
+
+    place  the row that names it
+    white  whether it is put on white where it is transparent; else its colors are taken as if it were not
+    """
 
     file: Path | bytes
     place: str
     channels: int | None = None
+    white: bool = True
 
     def load(self) -> Tensor:
         """(channels, height, width) uint8. Raises DataError."""
@@ -49,7 +54,7 @@ class PictureFile:
                 if math.prod(image.size) > MAX_PIXELS:
                     size = " x ".join(map(str, image.size))
                     raise DataError(f"{where}: is of {size} pixels; at most {MAX_PIXELS:,} are read: make it smaller")
-                return pixels(image, self.channels)
+                return pixels(image, self.channels, self.white)
         except DataError:
             raise
         except FileNotFoundError:
@@ -60,8 +65,8 @@ class PictureFile:
             raise DataError(f"{where}: the picture cannot be decoded ({reason}); copy it again") from None
 
 
-def pixels(image: Any, channels: int | None = None) -> Tensor:
-    """The tensor of a Pillow image, turned as the camera says, on white where it is transparent."""
+def pixels(image: Any, channels: int | None = None, white: bool = True) -> Tensor:
+    """The tensor of a Pillow image, turned as the camera says; `white`: on white where it is transparent."""
     from PIL import Image, ImageOps
 
     if channels not in (None, 1, 3):
@@ -69,11 +74,13 @@ def pixels(image: Any, channels: int | None = None) -> Tensor:
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits: Pillow would clip them at 255
         image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).round().clip(0, 255).astype(np.uint8))
-    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+    if white and (image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info):
         gray = image.mode == "LA"
         front = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if gray else "RGB")
-    wanted = channels or (1 if image.mode in ("1", "L") else 3)
+    if "transparency" in image.info:  # of colors that stand in a table
+        image = image.convert("RGBA")
+    wanted = channels or (1 if image.mode in ("1", "L", "LA") else 3)
     array = np.array(image.convert("L" if wanted == 1 else "RGB"))
     return torch.from_numpy(array[None] if wanted == 1 else np.ascontiguousarray(array.transpose(2, 0, 1)))
 

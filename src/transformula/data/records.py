@@ -59,6 +59,10 @@ class Record(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def held(self, name: str) -> Value | PictureFile:
+        """A field as it is kept: of a picture in a file, what reads it."""
+        return self._held[self._names.index(name)]
+
     def changed(self, **values: Value) -> Record:
         """The same with other values of some of its fields; a picture in a file stays there."""
         held: dict[str, Any] = dict(zip(self._names, self._held, strict=True))

@@ -123,7 +123,7 @@ def about(model: Model) -> dict[str, Any]:
     predictor = model.predictor
     numbers = model.architecture.numbers
     known: dict[str, Any] = {
-        "task": getattr(predictor, "task", "") or ("" if predictor is None else TASK),
+        "task": getattr(predictor, "task", "") or (TASK if predictor is not None and predictor.continues else ""),
         "verb": "" if predictor is None else predictor.verb,
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         "formula": formula_hash(model.architecture),

@@ -23,7 +23,7 @@ DATA_URL = "data:image/"
 
 def ask_of(worker: ModelWorker, body: PredictBody, settings: ServeSettings) -> Ask:
     """What a request for answers asks for. Raises InputError."""
-    predictor = must_predict(worker.predictor)
+    predictor = must_predict(worker.predictor, worker.model.folder)
     if len(body.inputs) > settings.max_inputs:
         raise InputError(
             f"inputs: {len(body.inputs)} are more than the {settings.max_inputs} that are answered at once"
@@ -71,13 +71,13 @@ def checked(value: Any, predictor: Predictor, place: str) -> Any:
     if not isinstance(value, str) or predictor.reads == "texts":
         return value
     if value.startswith(DATA_URL):
-        return picture(value, place, getattr(predictor, "picture", None))
+        return picture(value, place, predictor)
     if predictor.reads == "pictures" or value.lower().rpartition(".")[2] in PICTURES:
         raise InputError(f"{place}: send a picture as a data URL: {DATA_URL}png;base64,... (a server opens no files)")
     return value
 
 
-def picture(url: str, place: str, shape: Sequence[int] | None) -> Any:
+def picture(url: str, place: str, predictor: Predictor) -> Any:
     _, comma, written = url.partition(";base64,")
     try:
         content = base64.b64decode(written, validate=True)
@@ -85,7 +85,9 @@ def picture(url: str, place: str, shape: Sequence[int] | None) -> Any:
         content = b""
     if not comma or not content:
         raise InputError(f"{place}: expected {DATA_URL}png;base64, and what Base64 makes of the file")
-    return PictureFile(content, place, None if shape is None else shape[0]).load()
+    shape = getattr(predictor, "picture", None)
+    white = getattr(predictor, "processing", None) is None
+    return PictureFile(content, place, None if shape is None else shape[0], white).load()
 
 
 def answers_of(answers: Sequence[Any]) -> list[dict[str, Any]]:

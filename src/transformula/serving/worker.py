@@ -200,7 +200,7 @@ class ModelWorker:
         """The answers to the inputs of all, or, for one that cannot be answered, its error."""
         from ..api.inputs import Unanswered, ask_all, must_predict
 
-        predictor = must_predict(self.predictor)
+        predictor = must_predict(self.predictor, self.model.folder)
         inputs = [(value, place) for ask in asks for place, value in enumerate(ask.inputs)]
         prefixes = [prefix for ask in asks for prefix in ask.prefixes or ()]
         numbered = list(enumerate(inputs))

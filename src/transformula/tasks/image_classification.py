@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,13 +18,15 @@ from ..data.pictures import PictureFile, with_channels
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import KeptLabels, StratifiedSettings
 from ..data.splits import SplitRows
-from ..errors import ConfigError, DataError, InputError
+from ..errors import CheckpointError, ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
 from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
-from .predictor import predictor
+from .picture_processing import FILE as PROCESSING
+from .picture_processing import Processing, processed, processing_in, read_processing, size_made
+from .predictor import OfOthers, predictor
 from .row_predictor import EncodedRow
 from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
@@ -33,6 +35,8 @@ from .seq2seq_data import channels_of, picture_shape
 
 IMAGES = ("image", "picture", "file", "path", "source")  # what the names of columns begin with
 LABELS = ("label", "class", "category", "caption", "target")
+COLORS = 3  # channels of a picture where nothing says how many
+PLAIN = "none"
 
 
 class ImageSettings(KeptLabels, StratifiedSettings):
@@ -46,19 +50,28 @@ class ImageSettings(KeptLabels, StratifiedSettings):
     flip: bool = Field(False, description="in training, mirror half of the pictures, left to right")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")
     class_weights: ClassWeights = None
+    preprocessing: str | None = Field(
+        None, min_length=1, description="how pictures of any size become numbers: a folder whose"
+        " preprocessor_config.json says it, or none: pictures of one size, value / 127.5 - 1; by default as the model"
+        " of --init-from reads them",
+    )  # fmt: skip
 
 
 class PictureRow(Mapping[str, Tensor]):
-    """What a model reads of a picture, which is loaded when it is asked for."""
+    """What a model reads of a picture, which is loaded when it is asked for: pixels, or with a `processing` numbers."""
 
-    def __init__(self, source: Any, shape: Sequence[int], name: str) -> None:
-        self.source, self.shape, self.name = source, tuple(shape), name
+    def __init__(self, source: Any, shape: Sequence[int], name: str, processing: Processing | None = None) -> None:
+        self.source, self.shape, self.name, self.processing = source, tuple(shape), name, processing
 
     def __getitem__(self, name: str) -> Tensor:
         if name != "image":
             raise KeyError(name)
-        image: Any = self.source["image"] if isinstance(self.source, Record) else self.source
+        image: Any = self.source.held("image") if isinstance(self.source, Record) else self.source
+        if isinstance(image, PictureFile):
+            image = replace(image, white=self.processing is None).load()
         image = with_channels(image, self.shape[0])
+        if self.processing is not None and len(image) == self.shape[0]:
+            image = processed(image, self.processing)
         if tuple(image.shape) != self.shape:
             expected, actual = (" x ".join(map(str, size)) for size in (self.shape, image.shape))
             raise DataError(
@@ -78,11 +91,29 @@ class PictureRow(Mapping[str, Tensor]):
 @predictor("image-classifier")
 @dataclass(frozen=True)
 class ImageClassifier(LabelPredictor):
-    """picture: (channels, height, width) of what it reads."""
+    """
+    picture     (channels, height, width) of what it reads
+    processing  how a picture of any size becomes that, as a folder of transformers says; None: a picture has that size,
+                and its numbers are value / 127.5 - 1
+    """
 
     picture: list[int]
+    processing: dict[str, Any] | None = field(default=None, kw_only=True)
 
     reads = "pictures"
+
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained. Raises CheckpointError."""
+        labels, kind, inputs = model.labels, model.config.get("problem_type"), list(model.architecture.inputs)
+        if kind == "regression" or len(labels) == 1:
+            raise CheckpointError("its output is a number of its own, not a class, and no verb reads one")
+        processing, picture = processing_of_others(model.folder, model.architecture)
+        several = kind == "multi_label_classification"
+        return cls(None, inputs, 0, False, labels, several, picture, processing=processing)
+
+    def alike(self) -> tuple[Any, ...]:
+        return (*super().alike(), list(self.picture), self.processing)
 
     def input_of(self, record: Record) -> Any:
         return record
@@ -92,7 +123,8 @@ class ImageClassifier(LabelPredictor):
         opened: list[Any] = []
         for number, each in enumerate(inputs, 1):
             if isinstance(each, (str, Path)):
-                each = PictureFile(Path(each).expanduser(), f"input {number}", self.picture[0]).load()
+                white = self.processing is None
+                each = PictureFile(Path(each).expanduser(), f"input {number}", self.picture[0], white).load()
             if not isinstance(each, Tensor) or each.dtype != torch.uint8 or each.dim() != 3:
                 raise InputError(
                     f"source {number}: this model reads pictures: give the name of a file, or a tensor (channels,"
@@ -103,12 +135,38 @@ class ImageClassifier(LabelPredictor):
 
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
         return [
-            PictureRow(each, self.picture, each.place if isinstance(each, Record) else f"picture {number}")
+            PictureRow(
+                each, self.picture, each.place if isinstance(each, Record) else f"picture {number}", self.processing
+            )
             for number, each in enumerate(inputs, 1)
         ]
 
     def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
         return np.full(len(rows), math.prod(self.picture[1:]) // 16, dtype=np.int64)  # about as many as its patches
+
+
+def processing_of_others(folder: Path, architecture: Architecture) -> tuple[dict[str, Any], list[int]]:
+    """How a picture becomes numbers for the model in a folder of transformers, and the (channels, height, width) that
+    it then has. Raises CheckpointError where the folder does not say it, and where it makes pictures of any size, or
+    other ones than the model's text has positions for."""
+    channels = channels_of(architecture).get("channels", COLORS)
+    processing = read_processing(folder, channels)
+    side = int(architecture.numbers.get("side", 0))  # of pictures that have a position for each patch
+    made = made_size(processing, folder, side)
+    if side and made != (side, side):
+        what = f"{folder / PROCESSING}: makes pictures of {made[0]} x {made[1]} pixels"
+        raise CheckpointError(f"{what}, and the model reads {side} x {side}; write that as `size` or crop_size")
+    return processing, [channels, *made]
+
+
+def made_size(processing: Processing, folder: str | Path, side: int = 0) -> tuple[int, int]:
+    """The (height, width) of what a processing makes; where that depends on the picture, `side`, which the picture then
+    must have. Raises CheckpointError where nothing says it."""
+    made = size_made(processing) or (side, side)
+    if not all(made):
+        what = f"{folder}: the pictures that {PROCESSING} makes have no size of their own"
+        raise CheckpointError(f"{what}; write height and width as `size`, or crop_size and do_center_crop")
+    return made
 
 
 class LabeledPictures(LabelReader):
@@ -129,7 +187,11 @@ class LabeledPictures(LabelReader):
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
         labels = classes_of(rows.training, False, settings.kept_labels)
-        shape = picture_shape(rows.training[0]["image"], sizes.get("channels"))
+        processing, shape = None, picture_shape(rows.training[0]["image"], sizes.get("channels"))
+        if settings.preprocessing not in (None, PLAIN):
+            channels = sizes.get("channels", COLORS)
+            processing = processing_in(Path(settings.preprocessing).expanduser(), channels)
+            shape = (channels, *made_size(processing, settings.preprocessing))
         assert shape is not None
         (channels, *size), patch = shape, sizes.get("patch", 1)
         if any(side % patch for side in size):
@@ -138,7 +200,7 @@ class LabeledPictures(LabelReader):
                 f" --patch {math.gcd(*size)} or another divisor of both"
             )
         sizes |= {"classes": len(labels), "channels": channels, "places": math.prod(side // patch for side in size)}
-        return ImageClassifier(None, list(inputs), 0, False, labels, False, list(shape))
+        return ImageClassifier(None, list(inputs), 0, False, labels, False, list(shape), processing=processing)
 
 
 @task("image-classification")
@@ -150,6 +212,7 @@ class ImageClassification(LabelTask):
     settings = ImageSettings
     evaluation = evaluation_of(ImageSettings, "image", "label")
     reader = LabeledPictures()
+    others = ImageClassifier.of_others
     trivial = {
         "most frequent label": by_baseline(most_frequent_label, "label"),
         "nearest mean": by_baseline(nearest_mean, "image"),

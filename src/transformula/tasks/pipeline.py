@@ -31,7 +31,7 @@ from .row_predictor import RowEncoder
 
 P = TypeVar("P", bound=Predictor)
 R = TypeVar("R", bound=RowEncoder)
-SCRIPT, RUNTIME = "predict.py", "runtime.py"
+SCRIPT, RUNTIME, STEPS = "predict.py", "runtime.py", "picture_steps.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 DEFECT = "nothing was written. This is a defect: report it with the model's text"
 MAX_TRIED_TOKENS = 2000  # of a text that is tried
@@ -92,6 +92,9 @@ class Pipeline(Generic[P]):
         """What of `plain` the model that is written says otherwise; `context` is how many positions the program has,
         None where it does not say."""
         return {}
+
+    def companions(self, folder: Path) -> None:
+        """Write what transformers reads beside a model of this kind, and the exporter does not write."""
 
     def in_library(self) -> dict[str, library.Tokenizer]:
         """What makes ids of texts, in the tokenizers library's form, by file, that of what is read first. Raises
@@ -202,7 +205,8 @@ def check_tokenizer(pipeline: Pipeline[Any], backend: library.Tokenizer) -> None
 
 def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
     """Write predict.py and what it imports."""
-    (folder / RUNTIME).write_bytes((SCRIPTS / RUNTIME).read_bytes())
+    for name in (RUNTIME, STEPS) if pipeline.plain().get("steps") else (RUNTIME,):
+        (folder / name).write_bytes((SCRIPTS / name).read_bytes())
     text = pipeline.script.read_text(encoding="utf-8")
     (folder / SCRIPT).write_text(text.replace("from .runtime ", "from runtime "), encoding="utf-8")
 

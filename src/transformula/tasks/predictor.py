@@ -48,12 +48,15 @@ class OfOthers:
     """A model that others trained, as its folder says.
 
     task          for which such models are trained, by its name
+    folder        that holds it
+    tokenizer     of its folder; None where it has none
     config        its config.json
     architecture  its text
     """
 
     task: str
-    tokenizer: Tokenizer
+    folder: Path
+    tokenizer: Any
     config: Mapping[str, Any]
     architecture: Architecture
 
@@ -192,6 +195,20 @@ class Predictor(ABC):
         elif any(item.name == "tokenizer" for item in fields(cls)):  # type: ignore[arg-type]
             plain["tokenizer"] = None
         return cls(**plain)
+
+
+@predictor("no-answer")
+@dataclass(frozen=True)
+class NoAnswer(Predictor):
+    """What stands for the predictor of a model by which no verb answers: its tokenizer, and why there is no answer."""
+
+    tokenizer: Tokenizer | None
+    why: str
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        raise InputError(self.why)
 
 
 def row_names(kind: Predictor | None) -> dict[str, Sequence[Hashable] | Tokenizer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -262,3 +263,43 @@ def test_the_pooling_as_later_versions_write_it(shipped: Shipped) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({**said, "pooling_mode": "max"}))
     with pytest.raises(CheckpointError, match="the vector of a text is by max; known"):
         sentence_keys(folder)
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+CONVOLUTIONS = {"conv_dim": [16, 16], "conv_kernel": [3, 3], "conv_stride": [2, 2], "num_feat_extract_layers": 2}
+SOUND = {**SMALL, **CONVOLUTIONS, "num_conv_pos_embedding_groups": 2, "num_conv_pos_embeddings": 4}
+UNANSWERED = [
+    ("ElectraForPreTraining", {**SMALL, "embedding_size": 16}, True, "no verb .* replaced-token-detection"),
+    ("ElectraForPreTraining", {**SMALL, "embedding_size": 16}, False, "reads texts, and the folder holds no tokenizer"),
+    ("GPT2Model", {"n_embd": 16, "n_layer": 1, "n_head": 2}, True, "no verb .* hidden-states"),
+    ("ViTModel", {**SMALL, "image_size": 32, "patch_size": 8}, False, "no verb .* hidden-states"),
+    ("Wav2Vec2ForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "audio-classification"),
+    ("Wav2Vec2ForCTC", SOUND, True, "no verb .* transcription"),
+    ("HubertForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "audio-classification"),
+]
+
+
+@pytest.mark.parametrize(("kind", "config", "texts", "why"), UNANSWERED, ids=lambda value: str(value)[:40])
+def test_a_folder_by_which_no_verb_answers_says_what_it_holds(
+    kind: str, config: dict[str, Any], texts: bool, why: str, pretrained: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """Whatever verb is asked, in one line; its module gives outputs as before, and its tokenizer is known."""
+    theirs_kind = getattr(transformers, kind)
+    rows = transformers.AutoConfig.from_pretrained(pretrained).vocab_size
+    vocabulary = {} if kind == "ViTModel" else {"vocab_size": rows}
+    theirs_kind(theirs_kind.config_class(**config, **vocabulary)).save_pretrained(tmp_path / kind)
+    if texts:
+        shutil.copy(pretrained / "tokenizer.json", tmp_path / kind)
+    verbs = ("predict", "classify", "sample") if texts else ("predict", "classify")
+    for verb in verbs:
+        assert main([verb, str(tmp_path / kind), "a cat"]) == 2
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+        outputs = re.escape(f"load({str(tmp_path / kind)!r}).module gives its outputs")
+        assert re.search(f"holds {kind}, .*{why}.*{outputs}", line)
+    model = opened(tmp_path / kind)
+    assert (model.tokenizer is not None) == texts and model.module is not None
+    with pytest.raises(InputError, match=f"holds {kind}"):
+        model.predict("a cat")
+    if texts:
+        with pytest.raises(InputError, match=f"holds {kind}"):
+            opened(model.save(tmp_path / "ours")).predict("a cat")

@@ -59,7 +59,7 @@ def test_pixels() -> None:
     pictures, labels = np.concatenate([dark, light]).astype(np.uint8), ["dark"] * 12 + ["light"] * 12
     for baseline in (nearest_mean, linear_pixels):
         assert baseline(pictures[::2], labels[::2], pictures[1::2]) == labels[1::2]
-    assert pixels_of([np.full((3, 64, 96), 255, np.uint8)]).shape == (1, 3 * 32 * 48)
+    assert pixels_of([np.full((3, 64, 96), 255, np.uint8)])[0].shape == (1, 3 * 32 * 48)
 
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,13 @@ import numpy as np
 
 from ..image_classification import ImageClassifier
 from ..image_text_retrieval import SUFFIXES, ImageTextEmbedder
+from ..labels import HALF
+from ..picture_processing import FILE, plain_processing, steps_of, write_processing
 from ..pipeline import SCRIPTS, Pipeline, RowPipeline, pipeline
 
 MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # of pictures that are tried, with their channels
 PIXELS = "from -1 to 1: value / 127.5 - 1"
+BY_STEPS = "by the steps, in their order: resize, crops, factor, mean and std"
 
 
 def draw_pictures(folder: Path, picture: Sequence[int]) -> list[str]:
@@ -48,14 +51,28 @@ class PicturePipeline(Pipeline[ImageClassifier]):
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
+        steps = None if kind.processing is None else steps_of(kind.processing, kind.picture[0])
         return {
             "inputs": list(kind.inputs),
             "picture": list(kind.picture),
-            "pixels": PIXELS,
+            "pixels": PIXELS if steps is None else BY_STEPS,
+            "steps": steps,
             "labels": list(kind.labels),
-            "several": False,
-            "decoding": "softmax; the highest",
+            "several": kind.several,
+            "threshold": HALF if kind.several else None,
+            "decoding": "sigmoid; each label from the threshold on" if kind.several else "softmax; the highest",
         }
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
-        return draw_pictures(folder, self.predictor.picture)
+        channels, height, width = self.predictor.picture
+        own = draw_pictures(folder, self.predictor.picture)
+        if self.predictor.processing is None:
+            return own
+        (folder / "wide").mkdir()
+        return [*own, *draw_pictures(folder / "wide", (channels, height + 3, 2 * width))]
+
+    def companions(self, folder: Path) -> None:
+        """Write how a picture becomes numbers, unless the folder that was read said it."""
+        if not (folder / FILE).exists():
+            kind = self.predictor
+            write_processing(folder, plain_processing(kind.picture) if kind.processing is None else kind.processing)

@@ -25,6 +25,7 @@ Text = str | Sequence[str]
 # Punctuation counts: a smiley says much. So does each sign of a script without blanks.
 TOKEN = regex.compile(rf"{UNSPACED_SIGN}|[{BASES}](?:(?!{UNSPACED_SIGN})[{SIGNS}])*|(?!\s)\X")
 MAX_PIXELS = 1024  # of a picture that are looked at, about
+GRID = 32  # rows and columns of these where pictures have several sizes
 MAX_PICTURES = 10_000  # of those of training that are looked at
 MAX_TEXTS = 50_000  # likewise
 
@@ -73,19 +74,20 @@ def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequ
     linear_model = need("sklearn.linear_model", "logistic regression on pixels")
     chosen = spread_places(len(training), MAX_PICTURES)
     some = [labels[place] for place in chosen]
-    known = pixels_of([training[place] for place in chosen])
-    return predictions_of(linear_model.LogisticRegression(C=0.1), known, some, pixels_of(pictures))
+    known, asked = pixels_of([training[place] for place in chosen], pictures)
+    return predictions_of(linear_model.LogisticRegression(C=0.1), known, some, asked)
 
 
 def nearest_mean(training: Sequence[Any], labels: Sequence[Hashable], pictures: Sequence[Any]) -> list[Hashable]:
     """The label of which the mean picture is nearest, pixel by pixel: argmin over labels of |x - mean|^2. Needs no
     scikit-learn. Looks at the same pictures and pixels as `linear_pixels`."""
     chosen = spread_places(len(training), MAX_PICTURES)
-    seen, some = pixels_of([training[place] for place in chosen]), [labels[place] for place in chosen]
+    seen, asked = pixels_of([training[place] for place in chosen], pictures)
+    some = [labels[place] for place in chosen]
     kinds = list(dict.fromkeys(some))
     numbers = np.array([kinds.index(label) for label in some])
     means = np.stack([seen[numbers == number].mean(axis=0) for number in range(len(kinds))])
-    distances = (means**2).sum(axis=1) - 2 * pixels_of(pictures) @ means.T
+    distances = (means**2).sum(axis=1) - 2 * asked @ means.T
     return [kinds[number] for number in distances.argmin(axis=1)]
 
 
@@ -114,9 +116,17 @@ def spread_places(rows: int, most: int) -> list[int]:
     return [int(place) for place in np.linspace(0, rows - 1, min(rows, most))]
 
 
-def pixels_of(pictures: Sequence[Any]) -> Numbers:
-    """Pictures (channels, height, width) from 0 to 255 as rows of numbers from 0 to 1; of large ones, a grid."""
-    arrays = [np.asarray(picture) for picture in pictures]
-    step = max(1, round((arrays[0][0].size / MAX_PIXELS) ** 0.5))
-    rows: NDArray[np.float64] = np.stack([each[:, ::step, ::step].reshape(-1) for each in arrays]) / 255.0
-    return rows
+def pixels_of(*several: Sequence[Any]) -> list[Numbers]:
+    """Pictures (channels, height, width) from 0 to 255 as rows of numbers from 0 to 1, for each list of pictures; of
+    large ones a grid, and where sizes differ one of `GRID` x `GRID` shades of gray."""
+    lists = [[np.asarray(picture) for picture in pictures] for pictures in several]
+    shapes = {each.shape for arrays in lists for each in arrays}
+    step = max(1, round((lists[0][0][0].size / MAX_PIXELS) ** 0.5))
+
+    def look(array: NDArray[Any]) -> NDArray[Any]:
+        if len(shapes) == 1:
+            return array[:, ::step, ::step]
+        rows, columns = (np.arange(GRID) * side // GRID for side in array.shape[1:])
+        return np.asarray(array[:, rows][:, :, columns].mean(axis=0))
+
+    return [np.stack([look(each).reshape(-1) for each in arrays]) / 255.0 for arrays in lists]

@@ -185,18 +185,24 @@ def best_path(y, n):
 
 
 def read_picture(name):
-    """The picture of a file, from -1 to 1 (channels, height, width): turned as the camera says, on white."""
+    """The picture of a file as the model reads it, (channels, height, width), turned as the camera says: by the steps
+    of pipeline.json, else from -1 to 1, on white where it is transparent."""
     from PIL import Image, ImageOps
 
-    channels, *size = pipeline["picture"]
+    (channels, *size), steps = pipeline["picture"], pipeline.get("steps")
     image = ImageOps.exif_transpose(Image.open(name))
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits: Pillow would clip them at 255
         shades = (numpy.asarray(image, dtype=float) / 257).round().clip(0, 255)
         image = Image.fromarray(shades.astype(numpy.uint8))
-    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+    if steps is None and (image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info):
         gray, front = image.mode == "LA", image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if gray else "RGB")
-    array = numpy.array(image.convert("L" if channels == 1 else "RGB"))
+    image = image.convert("L" if channels == 1 else "RGB")
+    if steps is not None:
+        from picture_steps import picture_numbers
+
+        return picture_numbers(image, steps)
+    array = numpy.array(image)
     array = array[None] if channels == 1 else array.transpose(2, 0, 1)
     if list(array.shape[1:]) != size:
         raise SystemExit(f"{name}: has {array.shape[1:]} pixels (height, width), and the model reads {tuple(size)}")
