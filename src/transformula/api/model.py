@@ -148,7 +148,7 @@ class Model:
         dtype    "float32", "bfloat16", "float16" or "float64"; by default as the weights are stored. They are mapped
                  from the files, and take memory only where their type changes
         adapter  the folder of a low-rank adapter, as `export(RUN, FOLDER, to="peft")` or peft's `save_pretrained` write
-                 it: it is merged into the weights
+                 it, or one for llama.cpp (FILE.gguf, or its folder): it is merged into the weights
 
         Raises CheckpointError, FormulaError; of the hub InputError, RunError.
         """
@@ -159,7 +159,7 @@ class Model:
 
         import_packages(use)
         if adapter is not None:
-            adapter = local_folder(check_path(adapter, "the name of an adapter's folder"))
+            adapter = local_folder(check_path(adapter, "the name of an adapter's folder or file"))
         where = pick_device(device)
         return cls._in(folder, *load_model(folder, where, verify, dtype=type_named(dtype), adapter=adapter))
 

@@ -15,8 +15,9 @@ def serve_options(parser: Parser) -> None:
     """The models, and the settings of the server."""
     parser.add("runs", "RUN", f"{RUN}, or NAME=RUN: the name by which clients ask for it", nargs="+")
     parser.add(
-        "--adapter", "NAME=FOLDER", "a low-rank adapter of the model (of several: NAME=MODEL+FOLDER): clients ask for"
-        " it as for a model; may be repeated", action="append", dest="adapter_folders",
+        "--adapter", "NAME=FOLDER", "a low-rank adapter of the model, peft's folder or FILE.gguf (of several models:"
+        " NAME=MODEL+FOLDER): clients ask for it as for a model; may be repeated",
+        action="append", dest="adapter_folders",
     )  # fmt: skip
     option("--lazy", None, "load a model when it is first asked for, not at once")(parser)
     machine(parser, "cpu")

@@ -126,7 +126,7 @@ def load_model(
     verify   compare the weights with the hash in their file, and refuse those that are not finite
     format   by default the folder's files say it
     dtype    of the weights; by default as they are stored, which is float32 in our folders
-    adapter  the folder of a low-rank adapter, which is merged into the weights
+    adapter  the folder of a low-rank adapter, or a file of llama.cpp with one, which is merged into the weights
 
     Raises CheckpointError that names the file and what to do, FormulaError where the text is not a formula, UnknownName
     for a format that is not registered.
@@ -208,10 +208,15 @@ def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
 
 
 def adapted_files(folder: Path | str, verify: bool, format: str, adapter: Path | str) -> ModelFiles:
-    """What `read_files` reads, with a low-rank adapter merged into it. Raises CheckpointError for an adapter of another
-    model, and for a format that has none."""
+    """What `read_files` reads, with a low-rank adapter merged into it: that of a folder of peft, or of a file of
+    llama.cpp. Raises CheckpointError for an adapter of another model, and for a format that has none."""
+    from .gguf_adapter import GgufAdapter, file_of
     from .peft import PeftAdapter
 
+    if (path := file_of(Path(adapter))) is not None:
+        files = read_files(folder, verify, format)
+        module = files.module or build(architecture_of(files), device="meta")
+        return replace(files, tensors=GgufAdapter(path).merged(module, files.tensors))
     if format == THEIRS:
         from .named.reading import open_folder
 
@@ -240,8 +245,7 @@ def build_model(
         if verify:
             check_finite(model.named_parameters(), files.weights)
         return model, model.architecture
-    text = read_file(files.text) if isinstance(files.text, Path) else read_text(files.text, TEXT)
-    architecture = check(text, vocabulary())
+    architecture = architecture_of(files)
     model = build(architecture, device="meta")
     kept = model.state_dict()
     if any(name not in kept and buffer.numel() for name, buffer in model.named_buffers()):
@@ -254,6 +258,24 @@ def build_model(
     if verify:
         check_finite(model.named_parameters(), files.weights)
     return (model if dtype is None else model.to(dtype)), architecture
+
+
+def architecture_of(files: ModelFiles) -> Architecture:
+    """What the text of a folder says, checked. Raises CheckpointError, FormulaError."""
+    text = read_file(files.text) if isinstance(files.text, Path) else read_text(files.text, TEXT)
+    return check(text, vocabulary())
+
+
+def check_adapter(adapter: Path) -> None:
+    """Raise CheckpointError for an adapter that cannot be read, whatever its base model is."""
+    from .gguf_adapter import GgufAdapter, file_of
+    from .peft import PeftAdapter
+
+    path = file_of(adapter)
+    if path is None:
+        PeftAdapter(adapter)
+    else:
+        GgufAdapter(path)
 
 
 def with_tensors(model: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> Any:

@@ -206,9 +206,9 @@ def named(written: str) -> tuple[str, str]:
 
 def adapted(written: str, models: Sequence[Served]) -> Served:
     """A model with an adapter as it is typed: ADAPTER, NAME=ADAPTER, or, of several models, NAME=MODEL+ADAPTER. Raises
-    CheckpointError for a folder that holds no adapter, InputError where it is not said of which model, UnknownName."""
+    CheckpointError for what holds no adapter, InputError where it is not said of which model, UnknownName."""
+    from ..interop.folder import check_adapter
     from ..interop.hub import local_folder
-    from ..interop.peft import PeftAdapter
 
     name, rest = named(written)
     of, plus, folder = rest.partition("+")
@@ -221,11 +221,13 @@ def adapted(written: str, models: Sequence[Served]) -> Served:
         what = f"{setting('adapter', written)}: of which model? {', '.join(bases)}"
         raise InputError(f"{what}; say {setting('adapter', f'{name or name_of(Path(folder))}=MODEL+{folder}')}")
     place, base = local_folder(folder), bases[of] if of else models[0]
-    PeftAdapter(place)  # one that cannot be read is told before the server listens
+    check_adapter(place)  # one that cannot be read is told before the server listens
     return Served(name or name_of(Path(folder)), base.folder, {**base.opening, "adapter": place}, base)
 
 
 def name_of(folder: Path) -> str:
-    """runs/first -> first; runs/first/best -> first."""
+    """runs/first -> first; runs/first/best -> first; polite.gguf -> polite."""
     place = folder.expanduser().resolve()
+    if place.suffix == ".gguf":
+        return place.stem
     return place.parent.name if place.name in ("best", "last") and place.parent.name else place.name
