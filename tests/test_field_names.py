@@ -75,6 +75,10 @@ CALLS = {
     "conv": "x = x + conv(norm(x), length=3{})",
     "conv2d": "causal: false\nlayer: x = x + conv2d(norm(x), side=3{})",
     "pool2d": "causal: false\nlayer: x = x + pool2d(norm(x), side=3{})",
+    "window_attention": (
+        "causal: false\nbefore: x = patches(image, 4)\n"
+        "layer: h = norm(x); x = x + window_attention(linear.q(h, width), linear.k(h, width), h, side=2{})"
+    ),
     "mix": "h = x[:]; x = x + mix(h{})",
     "embed": "before: x = embed(tokens{})\nlayer: x = x + mlp(norm(x))",
     "positions": "before: x = embed(tokens) + positions(tokens{})\nlayer: x = x + mlp(norm(x))",

@@ -108,6 +108,8 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("conv2d", X, {"side": 3, "columns": 3, **o}) for o in ({}, {"size": 12, "stride": 2}, {"depthwise": True})],
     *[("conv2d", X, {"side": 2, "columns": 3, **o}) for o in ({"groups": 4}, {"dilation": 2, "padding": 2})],
     *[("pool2d", X, {"side": 3, "columns": 3, **o}) for o in ({}, {"kind": "max", "stride": 2})],
+    *[("window_attention", {"q": 12, "k": 12, "v": 16}, {"side": 2, **o}) for o in ({}, {"shift": 1, "scale": 2})],
+    ("grid_scores", {"table": 4}, {"side": 2}),
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     *[("scan", {"x": 32, "decay": d}, {}) for d in (32, 4)],
@@ -162,6 +164,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
 ]
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
 BATCH, LENGTH, ENTRIES = 2, 6, 3
+GRID = 16  # positions of the words that need a grid whose sides are even
 
 
 def streams_of(
@@ -178,8 +181,10 @@ def streams_of(
     if name == "masked_scatter":
         a, b = (torch.randn(BATCH, n, widths["a"], dtype=dtype) for n in (length, length // 2))
         return [a, torch.arange(length).repeat(BATCH, 1) % 2, b]
-    if name == "space_to_depth":
-        return [torch.randn(BATCH, 16, widths["x"], dtype=dtype)]  # a grid of 4 x 4
+    if name in ("space_to_depth", "window_attention"):
+        return [torch.randn(BATCH, GRID, width, dtype=dtype) for width in widths.values()]
+    if name == "grid_scores":
+        return [torch.randn(1, 9, widths["table"], dtype=dtype)]  # of a grid of 2 x 2
     if "ids" in widths:
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), torch.arange(length).repeat(BATCH, 1) % 2]
     if name == "patches":
@@ -230,12 +235,13 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     result = module(*streams)
     if record.value == "scores":
         heads = names["size"] if "size" in names else names["heads"]
-        assert result.shape in [(batch, heads, LENGTH, LENGTH) for batch in (1, BATCH)]
+        length = names["side"] ** 2 if name == "grid_scores" else LENGTH
+        assert result.shape in [(batch, heads, length, length) for batch in (1, BATCH)]
         return
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":
         lengths = {"mean": 1, "maxpool": 1, "pick": 1, "prepend": 2 * LENGTH}
-        expected = lengths.get(name, LENGTH)
+        expected = lengths.get(name, GRID if name == "window_attention" else LENGTH)
         if record.real == "strided":
             first, step = (evaluate_text(text, names) for text in record.strided)
             expected = len(range(first, streams[0].shape[1], step))
@@ -282,7 +288,8 @@ def test_flops_are_those_stated(name: str, widths: dict[str, int], options: dict
     plain = mkldnn.flags(enabled=False)  # type: ignore[no-untyped-call]
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), plain:
         module(*streams_of(name, widths))
-    stated = evaluate_text(VOCABULARY[name].flops, with_lengths(name, names, LENGTH)) * BATCH * LENGTH
+    length = GRID if name == "window_attention" else LENGTH
+    stated = evaluate_text(VOCABULARY[name].flops, with_lengths(name, names, length)) * BATCH * length
     assert counter.get_total_flops() == pytest.approx(stated, rel=1e-12)
 
 

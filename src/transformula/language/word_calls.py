@@ -381,7 +381,7 @@ class WordCall:
         value.turns = turns_of(call, values, width) if kind == "stream" else ()
         if kind == "scores" and self.streams:
             first = self.streams[0][1]
-            value.keys = first.keys if first.kind == "scores" else first.sequence
+            value.keys = first.keys if first.kind == "scores" else first.sequence if sequence else ""
         for port, scores in self.ports:
             if scores.kind != "scores" or not self.streams:
                 continue

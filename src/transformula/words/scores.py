@@ -202,6 +202,11 @@ def grid_of(q: Tensor, k: Tensor, settings: AttentionSettings, extras: Extras, a
     for name, scores in (("scores", extras.scores), ("a ranking", extras.ranking)):
         if scores is not None and scores.shape[1] not in (1, heads):
             raise InputError(f"{name} of {scores.shape[1]} heads are given to attention of {heads} heads")
+        if scores is None or cpu.tracing():
+            continue
+        if any(given not in (1, wanted) for given, wanted in zip(scores.shape[2:], (queries, keys), strict=True)):
+            given = " x ".join(map(str, scores.shape[2:]))
+            raise InputError(f"{name} of {given} positions are given to attention of {queries} queries and {keys} keys")
     longest = max(queries, keys)
     for formula in (settings.score, settings.mask):
         if formula is not None and formula.longest and longest > formula.longest:

@@ -1,4 +1,5 @@
-"""Rows of models of images whose stages have convolutions, or windows that are pooled, over a grid of positions."""
+"""Rows of models of images whose stages have convolutions, or windows that are pooled or attended to, over a grid of
+positions."""
 
 from __future__ import annotations
 
@@ -6,14 +7,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.interop.named.seq2seq_and_images import image
+from tests.interop.named.tiny import Tiny
 
 STAGES: Mapping[str, Any] = {"hidden_sizes": [8, 12, 16, 24], "depths": [2, 1, 2, 1], "num_labels": 5}
 ATTENTIVE: Mapping[str, Any] = {**STAGES, "num_attention_heads": [1, 2, 4, 3], "sr_ratios": [4, 2, 1, 1]}
 RATIOS: Mapping[str, Any] = {"mlp_ratios": [2, 3, 2, 1], "hidden_act": "relu"}
 RESIDUAL: Mapping[str, Any] = {**STAGES, "depths": [3, 2, 2, 3], "embedding_size": 6}
 WINDOWS: Mapping[str, Any] = {"patch_sizes": [5, 3, 2, 3], "strides": [2, 3, 2, 1]}
+SWIN: Mapping[str, Any] = {
+    "depths": [2, 1, 2, 1],
+    "embed_dim": 8,
+    "num_heads": [2, 4, 2, 4],
+    "image_size": 32,
+    "patch_size": 2,
+    "window_size": 2,
+    "num_labels": 5,
+}
+SWIN_STATES: Mapping[str, Any] = {
+    **{key: value for key, value in SWIN.items() if key != "num_labels"},
+    "depths": [1, 3, 1, 2],
+    "num_heads": [1, 2, 4, 8],
+    "use_absolute_embeddings": True,
+    "qkv_bias": False,
+    "mlp_ratio": 1.5,
+    "hidden_act": "relu",
+    "layer_norm_eps": 1e-3,
+}
 
 ROWS = [
+    image("swin", "Swin", SWIN),
+    Tiny("swin-states", "SwinModel", "SwinConfig", SWIN_STATES, call="states of an image", slow=True),
     image("convnext", "ConvNext", STAGES),
     image("convnext-unscaled", "ConvNext", {**STAGES, "layer_scale_init_value": 0.0, "patch_size": 2}),
     image("convnextv2", "ConvNextV2", STAGES),
