@@ -93,6 +93,11 @@ CALLS = {
         "causal: false\nbefore: x = linear(space_to_depth(patches(image, 4), n=2{}), width)\n"
         "layer: x = x + mlp(norm(x))"
     ),
+    "depth_to_space": (
+        "causal: false\nbefore: x = linear(depth_to_space(patches(image, 4, width=64){}), width)\n"
+        "layer: x = x + mlp(norm(x))"
+    ),
+    "upsample": "causal: false\nbefore: x = upsample(patches(image, 4), n=8{})\nlayer: x = x + mlp(norm(x))",
     "unembed": "layer: x = x + mlp(norm(x))\noutput: logits = unembed(x{})",
     "batchnorm": "causal: false\nlayer: x = x + mlp(batchnorm(x{}))",
     "groupnorm": "causal: false\nlayer: x = x + mlp(groupnorm(x, 1{}))",

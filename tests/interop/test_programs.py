@@ -363,3 +363,56 @@ def test_grids_of_every_size(columns: bool, tmp_path: Path) -> None:
         assert torch.allclose(exported(image)[0], expected, atol=1e-6)
         made = program.run("model", {"image": image.numpy()})["logits"]
         assert np.allclose(made, expected.detach().numpy(), atol=1e-5)
+
+
+LARGER = """
+near:
+  causal: false
+  depth: 1
+  width: 8
+  before: x = patches(image, 4)
+  layer: x = x + conv2d(norm(x), 3, depthwise=True)
+far:
+  causal: false
+  depth: 1
+  width: 12
+  before: x = conv2d(near, 2, 12, stride=2)
+  layer: x = x + mlp(norm(x))
+output: |
+  h = near + upsample(linear(far, 8), like=near, kind="bilinear")
+  pixels = linear(depth_to_space(linear(h, 32), 2) + upsample(h, 2), 3)
+"""
+
+
+@pytest.mark.slow
+def test_larger_grids_of_every_size(tmp_path: Path) -> None:
+    model = randomize(build(check(read_text(LARGER), vocabulary()))).eval()
+    save_model(tmp_path / "onnx", model, format="onnx")
+    program, exported = InONNXRuntime(tmp_path / "onnx"), programs.programs_of(model)["model"].exported.module()
+    for rows, side in [(1, 16), (3, 40)]:
+        image = torch.randn(rows, 3, side, side)
+        expected = model(image=image)
+        assert torch.allclose(exported(image)[0], expected, atol=1e-6)
+        made = program.run("model", {"image": image.numpy()})["pixels"]
+        assert np.allclose(made, expected.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_positions_in_turn_of_every_length(tmp_path: Path) -> None:
+    """Rows of different lengths, of streams that become one sequence and are taken out of it again."""
+    text = """
+    width: 8
+    heads: 2
+    depth: 1
+    vocab: 11
+    causal: false
+    before: t = embed(tokens); x = interleave(t, linear(t, 8))
+    layer: x = x + attention(norm(x))
+    output: y = linear(every(x, 2, 2), 3)
+    """
+    model = randomize(build(check(read_text(text), vocabulary()))).eval()
+    exported = programs.programs_of(model)["model"].exported.module()
+    for length in (4, 9):
+        ids, lengths = torch.randint(11, (2, length)), torch.tensor([length, length - 2])
+        expected = model(ids, lengths=lengths)
+        assert torch.allclose(exported(ids, lengths)[0], expected, atol=1e-6)

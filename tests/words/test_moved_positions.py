@@ -268,7 +268,7 @@ def test_the_shorter_sequence_is_not_decoded(word: str, more: str) -> None:
     made = build(check(read_text(text), vocabulary()))
     assert made(IDS).shape[1] == (5 if word == "tail" else 3)
     with pytest.raises(
-        InputError, match=f"{word} makes a shorter sequence of its own, which cannot be decoded step by"
+        InputError, match=f"{word} makes a sequence of its own length, which cannot be decoded step by"
     ):
         made.start(1, 4)
 

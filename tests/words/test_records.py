@@ -161,10 +161,17 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("tail", X, {"first": 3}),
     *[("space_to_depth", X, {"n": 2, **o}) for o in ({}, {"dimensions": 1}, {"columns": 2})],
     ("masked_scatter", {"a": 32, "ids": 1, "b": 32}, {"id": 1}),
+    *[("every", X, {"n": 2, **o}) for o in ({}, {"first": 4})],
+    *[("interleave", dict.fromkeys(names, 32), {}) for names in ("ab", "abcd")],
+    *[("depth_to_space", X, {"n": 2, "columns": 3, **o}) for o in ({}, {"parts": "channel"})],
+    ("depth_to_space", X, {"n": 4, "dimensions": 1}),
+    *[("upsample", X, {"n": 2, "columns": 3, "kind": kind}) for kind in ("nearest", "bilinear")],
+    ("upsample", X, {"to_rows": 5, "to_columns": 4, "columns": 3, "kind": "bilinear", "align_corners": True}),
 ]
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
 BATCH, LENGTH, ENTRIES = 2, 6, 3
 GRID = 16  # positions of the words that need a grid whose sides are even
+OF_OTHER_LENGTHS = ("prepend", "tail", "space_to_depth", "depth_to_space", "every", "interleave")
 
 
 def streams_of(
@@ -245,6 +252,9 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
         if record.real == "strided":
             first, step = (evaluate_text(text, names) for text in record.strided)
             expected = len(range(first, streams[0].shape[1], step))
+        if record.real == "larger":
+            n, dimensions, _, rows, columns = (evaluate_text(text, names) for text in record.strided)
+            expected = rows * columns or LENGTH * n**dimensions
         if record.real == "grid":
             sides = LENGTH // names["columns"], names["columns"]
             options = {key: names[key] for key in ("stride", "padding", "dilation") if key in names}
@@ -299,7 +309,7 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if record.reach != "past":
         return
     module, names = built(name, widths, options)
-    if name in ("prepend", "tail", "space_to_depth") or names.get("stride", 1) > 1 or names.get("padding") == "valid":
+    if name in OF_OTHER_LENGTHS or names.get("stride", 1) > 1 or names.get("padding") == "valid":
         with pytest.raises(InputError, match="cannot be decoded step by step"):
             module.start(BATCH, 64, torch.float32, "cpu")
         return

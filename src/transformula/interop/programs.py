@@ -29,7 +29,7 @@ from torch.fx import Node
 from ..errors import CheckpointError, TransformulaError, shortened
 from ..language.word_calls import SEVERAL_IDS
 from ..model import stateless
-from ..model.dataflow import DECODED, channels_of_inputs, input_sequences, makers, windows_of
+from ..model.dataflow import DECODED, channels_of_inputs, grid_made, input_sequences, makers
 from ..model.model_code import IDS
 from ..model.stateless import LENGTHS, NEXT, POSITIONS, Named
 from ..model.transformer import Transformer, evaluating
@@ -51,6 +51,8 @@ NO_PICTURE = (-1, -1)  # rows and columns of positions that are made of no pictu
 FEW = 4  # positions, where a model has learned fewer than the first of these
 SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
+FUNCTIONS = {"TruncToInt(": "int(", "ToFloat(": "float(", "FloatPow(": "pow("}
+"""Functions in torch's formulas of sizes, as Python calls them: the side of a square grid is a root."""
 ABOUT = "programs.json"
 CHECKED_POSITIONS = 6  # positions that are compared
 TOLERANCE = 1e-3  # of the largest number, between a program and the model; some 1e-6 are usual in float32
@@ -170,10 +172,10 @@ def picture_of_grids(model: Transformer) -> tuple[int, int] | None:
     two rows and columns at least: of one, exported code would hold for one alone. None where it has no such words, or
     none of pictures."""
     described = [
-        windows_of(value, model.architecture)
+        grid_made(value, model.architecture)
         for section in model.architecture.sections()
         for value in section.calls()
-        if value.called.word.real == "grid"
+        if value.called.word.real in ("grid", "larger")
     ]
     grids = [each for each in described if grid_of(each, MOST_PIXELS, MOST_PIXELS) != NO_PICTURE]
     for side in range(1, MOST_PIXELS + 1) if grids else ():
@@ -191,14 +193,16 @@ def grid_of(described: Any, height: int, width: int) -> tuple[int, int]:
     if what == "image":
         _, *squares = parts
         return results(height, *squares), results(width, *squares)
-    if what != "grid":
+    if what not in ("grid", "larger") or (what == "larger" and parts[1] == 1):
         return NO_PICTURE
-    columns, side, stride, padding, dilation, other = parts
-    shape = grid_of(other, height, width)
+    shape, columns = grid_of(parts[-1], height, width), parts[2] if what == "larger" else parts[0]
     if shape == NO_PICTURE or min(shape) < 1:
         return shape
     if shape[1] != (columns or shape[0]):
         return 0, 0
+    if what == "larger":
+        return parts[0] * shape[0], parts[0] * shape[1]
+    _, side, stride, padding, dilation, _ = parts
     return results(shape[0], side, stride, padding, dilation), results(shape[1], side, stride, padding, dilation)
 
 
@@ -261,6 +265,8 @@ class Labels:
         if isinstance(size, int):
             return size
         label = SYMBOL.sub(lambda match: self.symbols.get(match[0], match[0]), str(size))
+        for theirs, name in FUNCTIONS.items():
+            label = label.replace(theirs, name)
         self.sizes[label] = size.node.hint
         return label
 

@@ -80,7 +80,8 @@ class WordRecord:
     options: Mapping[str, Option] = field(default_factory=dict)
     value: str = "stream"  # what the result is: "stream", "coefficient" or "scores"
     width: str = ""  # expression: the result's width
-    sequence: str = "first"  # "first" (that of the first stream), "own" (a new one), "none"; or an expression of these
+    # "first" (that of the first stream), "own" (a new one), "none", or a port's; or an expression of these
+    sequence: str = "first"
     rows: str = "0"  # expression, also of `causal`: the positions that the last stream must have, a table; 0: any
     equal: bool = False  # streams must have equal widths
     together: bool = False  # streams belong to one sequence, where the kind of word alone would not ask for it
@@ -124,11 +125,12 @@ class WordRecord:
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
     # (those made of real positions of its stream, see `strided`), "grid" (those whose window has a real position of its
-    # stream in the middle, see words/grid.py), "patches" (all squares of `size` pixels), "rows" (all of `rows`); "":
-    # all, of a number that does not matter.
+    # stream in the middle, see words/grid.py), "larger" (those that real ones become, see `strided`), "patches" (all
+    # squares of `size` pixels), "rows" (all of `rows`); "": all, of a number that does not matter.
     real: str = ""
     # Expressions by which it is made; calls for which they are equal make one sequence of one stream. Of "strided" (m,
-    # n): i is real if position m + n i of the stream is.
+    # n): i is real if position m + n i of the stream is. Of "larger" (n, dimensions, columns, to_rows, to_columns):
+    # each position becomes n, or n by n of a grid of so many columns; or all become to_rows by to_columns, all real.
     strided: tuple[str, ...] = ("0", "stride")
     initial_scale: str = ""  # how large the result is while sublayers yield zero, see words/word.py
     constant: str = ""  # of a function, expression of c: each channel of the result where all of the stream are c

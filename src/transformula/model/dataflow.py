@@ -234,6 +234,7 @@ def description(sequence: str, architecture: Architecture) -> Any:
     ("joined", a, b)        those of one, then those of another
     ("every", m, n, a)      those numbered m, m + n, m + 2 n, ... of another
     ("grid", columns, side, stride, padding, dilation, a)       those in the middle of windows of another, a grid
+    ("larger", n, dimensions, columns, a)       n, or n by n of a grid, for each of another
     None                    all real, of a length that does not matter
     """
     value = makers(architecture).get(sequence)
@@ -247,18 +248,35 @@ def description(sequence: str, architecture: Architecture) -> Any:
             return ("joined", *(description(a.sequence, architecture) for a in value.args))
         case "patches":
             return ("image", value.args[0].name, *(int(options[key]) for key in ("size", "stride", "padding")))
-        case "grid":
-            return windows_of(value, architecture)
+        case "larger" if to := stated_size(value):
+            return ("rows", to)
+        case "grid" | "larger":
+            return grid_made(value, architecture)
         case "strided":
-            first, step = (int(evaluate_text(text, value.called.numbers)) for text in value.called.word.strided)
+            first, step = numbers_made(value)
             return ("every", first, step, description(value.args[0].sequence, architecture))
         case "rows":
             return ("rows", int(options["rows"]))
     return None
 
 
-def windows_of(value: Value, architecture: Architecture) -> tuple[Any, ...]:
-    """The windows that a word of grids looks at, described."""
+def numbers_made(value: Value) -> list[int]:
+    """The numbers by which a call makes its sequence."""
+    return [int(evaluate_text(text, value.called.numbers)) for text in value.called.word.strided]
+
+
+def stated_size(value: Value) -> int:
+    """How many positions a call makes of another grid, whatever its size; 0: as many as follow from it."""
+    *_, to_rows, to_columns = numbers_made(value)
+    return to_rows * to_columns
+
+
+def grid_made(value: Value, architecture: Architecture) -> tuple[Any, ...]:
+    """The sequence that a word of grids makes of another, described."""
+    if value.called.word.real == "larger":
+        n, dimensions, columns, *_ = numbers_made(value)
+        made_from = next((stream.sequence for stream in value.args if stream.sequence), "")
+        return ("larger", max(n, 1), dimensions, columns, description(made_from, architecture))
     keys = ("columns", "side", "stride", "padding", "dilation")
     windows = (int(value.called.options.get(key, 1)) for key in keys)
     return ("grid", *windows, description(value.args[0].sequence, architecture))
@@ -315,6 +333,11 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
 
         *windows, other = parts
         return middles(_real(lengths, other, inputs), *windows)
+    if what == "larger":
+        from ..words.grid import larger
+
+        *numbers, other = parts
+        return larger(_real(lengths, other, inputs), *numbers)
     any_input = next(iter(inputs.values()))
     batch, device = any_input.shape[0], any_input.device
     if what == "rows":

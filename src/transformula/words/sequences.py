@@ -1,5 +1,6 @@
-"""Positions moved from one sequence to another, without weights: `tail` leaves the first out, `space_to_depth` makes
-one of several, `masked_scatter` puts those of one sequence into another."""
+"""Positions moved from one sequence to another, without weights: `tail` leaves the first out, `every` takes each n-th,
+`interleave` those of several in turn, `space_to_depth` makes one of several, `masked_scatter` puts those of one
+sequence into another."""
 
 import math
 from typing import Any
@@ -12,12 +13,12 @@ from .cpu import numberless, tracing
 from .word import At, Word, whole, word
 
 
-class _OwnSequence(Word):
-    """What makes a shorter sequence of its own, which no step of decoding lengthens."""
+class OwnSequence(Word):
+    """What makes a sequence of its own, shorter or longer, which no step of decoding lengthens by one position."""
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         raise InputError(
-            f"{self.record.name} makes a shorter sequence of its own, which cannot be decoded step by step; give it to "
+            f"{self.record.name} makes a sequence of its own length, which cannot be decoded step by step; give it to "
             "another stack as its memory, or run the whole sequence each time"
         )
 
@@ -38,7 +39,7 @@ class _OwnSequence(Word):
     equation="y_i = x_(first - 1 + i)",
     source="patches without the class token: LLaVA, 2304.08485",
 )
-class Tail(_OwnSequence):
+class Tail(OwnSequence):
     """y_i = x_(first - 1 + i): the positions from `first` on, (batch, length, x) to (batch, length - first + 1, x).
 
     A sequence of its own: tail(x, 2) is a stream without its first position, such as a class token. No parameters.
@@ -53,6 +54,73 @@ class Tail(_OwnSequence):
         if x.shape[1] < self.first:
             raise InputError(f"tail(x, {self.first}): there is no position {self.first} in a sequence of {x.shape[1]}")
         return x[:, self.first - 1 :]
+
+
+@word(
+    "every",
+    streams=("x",),
+    numbers=("n", "first"),
+    kind="shape",
+    sequence="own",
+    real="strided",
+    strided=("first - 1", "n"),
+    reach="past",
+    options={
+        "n": whole("how far the positions that are taken are apart", minimum=1),
+        "first": whole("the position that comes first, from 1", 1, minimum=1),
+    },
+    initial_scale="same",
+    example="before: t = embed.words(tokens); x = interleave(t, linear(t, width))\n"
+    "layer: x = x + attention(norm(x), rotary=10000)\noutput: logits = unembed.words(every(x, 2))",
+    equation="y_i = x_(first + n (i - 1))",
+    source="the positions of states among those of returns and actions: Decision Transformer, 2106.01345",
+)
+class Every(OwnSequence):
+    """y_i = x_(first + n (i - 1)): every n-th position, from `first` on, (batch, length, x) to (batch, ceil((length -
+    first + 1) / n), x).
+
+    A sequence of its own: of y = interleave(a, b), every(y, 2) is a and every(y, 2, 2) is b. No parameters. Raises
+    InputError where there is no such position.
+    """
+
+    def __init__(self, x: int, n: int, first: int, causal: bool = True) -> None:
+        super().__init__()
+        self.n, self.first = n, first
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] < self.first:
+            there = f"there is no position {self.first} in a sequence of {x.shape[1]}"
+            raise InputError(f"every(x, {self.n}, {self.first}): {there}")
+        return x[:, self.first - 1 :: self.n]
+
+
+@word(
+    "interleave",
+    streams=(("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")),
+    kind="shape",
+    width="a",
+    sequence="own",
+    real="larger",
+    strided=("2 + (c > 0) + (d > 0)", "1", "0", "0", "0"),
+    equal=True,
+    together=True,
+    reach="past",
+    initial_scale="same",
+    example="before: t = embed.words(tokens); x = interleave(t, linear(t, width))\n"
+    "layer: x = x + attention(norm(x), rotary=10000)\noutput: logits = unembed.words(every(x, 2))",
+    equation="y = a_1, b_1, a_2, b_2, ...",
+    source="returns, states and actions as one sequence: Decision Transformer, Chen et al., 2106.01345",
+)
+class Interleave(OwnSequence):
+    """y = a_1, b_1, a_2, b_2, ...: the positions of two to four streams of one sequence in turn, n of (batch, length,
+    x) to (batch, n length, x). In a causal stack b_i is behind a_i, which does not see it.
+
+    A sequence of its own, whose position is real if the one that it is made of is. No parameters. Decoding counts the
+    positions of the sequence that is written, one at a step, and here a step would make n: InputError.
+    """
+
+    def forward(self, *streams: Tensor) -> Tensor:
+        return torch.stack(streams, 2).flatten(1, 2)
 
 
 @word(
@@ -80,7 +148,7 @@ class Tail(_OwnSequence):
     "x_(n i + n - 1)]",
     source="TensorFlow's space_to_depth; patch merging: Swin, 2103.14030; pixel unshuffle: InternVL 1.5, 2404.16821",
 )
-class SpaceToDepth(_OwnSequence):
+class SpaceToDepth(OwnSequence):
     """y = [x_1, ..., x_(n n)] of each square of n by n positions of a grid: their channels side by side, (batch, rows *
     columns, x) to (batch, rows / n * columns / n, n n x).
 
