@@ -47,6 +47,12 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "segformer": ("Segformer", "SegformerForImageClassification",
                   {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 8, 16, 16], "num_attention_heads": [1, 1, 2, 2],
                    "decoder_hidden_size": 8}, {"size": 64}),
+    "dinov2": ("Bit", "Dinov2ForImageClassification",
+               {**SMALL, "intermediate_size": None, "image_size": SIDE, "patch_size": 8},
+               {"size": {"shortest_edge": 40}, "crop_size": SIDE}),
+    "poolformer": ("PoolFormer", "PoolFormerForImageClassification", STAGES, {"size": 64, "crop_size": 64}),
+    "pvt_v2": ("Pvt", "PvtV2ForImageClassification", {**STAGES, "num_attention_heads": [1, 1, 2, 2], "image_size": 64},
+               {"size": 64}),
 }  # fmt: skip
 
 
@@ -122,7 +128,8 @@ def made(family: str, folder: Path, **changes: Any) -> Path:
     processor, kind, config, said = FAMILIES[family]
     torch.manual_seed(1)
     named = {"num_labels": 3, "id2label": LABELS, "label2id": {name: n for n, name in LABELS.items()}}
-    of_kind = getattr(transformers, kind).config_class(**{**config, **named, **changes})
+    given = {key: value for key, value in {**config, **named, **changes}.items() if value is not None}
+    of_kind = getattr(transformers, kind).config_class(**given)
     model = getattr(transformers, kind)(of_kind)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
