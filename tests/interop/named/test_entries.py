@@ -34,7 +34,8 @@ def test_no_code_knows_a_family() -> None:
     """Adding a family edits one data file."""
     known = {name for family in entries.names() for name in (family, *entries.named_model(family).architectures)}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(known)))})\b", re.IGNORECASE)
-    code = {path: path.read_text(encoding="utf-8") for path in INTEROP.rglob("*.py")}
+    program = "llama.cpp"  # is no family
+    code = {path: path.read_text(encoding="utf-8").replace(program, "") for path in INTEROP.rglob("*.py")}
     assert len(code) > 10
     assert {path.name: pattern.findall(text) for path, text in code.items() if pattern.search(text)} == {}
 
