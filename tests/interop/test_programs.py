@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.invariants.harness import CAUSAL, built, fresh, inputs, randomize, single
+from tests.invariants.harness import CAUSAL, EXAMPLE, built, fresh, inputs, randomize, single
 from transformula import Model, gallery
 from transformula.cli import main
 from transformula.errors import CheckpointError, InputError, MissingExtra
@@ -162,7 +162,7 @@ def test_steps_without_a_memory_are_one_pass(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", [*gallery.names(), *(EXAMPLE + word for word in vocabulary())])
 def test_an_entry_in_onnx_runtime(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     model, given = given_to(name)

@@ -96,6 +96,10 @@ DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10, "jamba": 6, "minimax": 
 """Entries with a layer that comes later."""
 
 
+GRIDS = {"conv2d", "pool2d", "space_to_depth", "depth_to_space", "upsample", "window_attention"}
+"""Words whose positions are a grid, by default a square one."""
+
+
 @cache
 def small(name: str, deep: bool = True) -> Architecture:
     """An entry, checked, at a small size; `deep=False`: as few layers as show all of it, usually 2."""
@@ -158,7 +162,7 @@ def inputs(name: str, batch: int = 2, length: int = LENGTH, seed: int = 2) -> di
     generator = torch.Generator().manual_seed(seed)
     calls = [v for s in architecture.sections() for v in s.calls() if v.call]
     called = {v.called.word.name for v in calls}
-    length = 9 if called & {"conv2d", "pool2d"} and "patches" not in called else length  # a square grid
+    length = 9 if called & GRIDS and "patches" not in called else length
     made: dict[str, Tensor] = {}
     for name_of in built(name).inputs:
         readers = [v for v in calls if any(a.name == name_of and a.op == "input" for a in v.args)]
@@ -168,7 +172,7 @@ def inputs(name: str, batch: int = 2, length: int = LENGTH, seed: int = 2) -> di
             made[name_of] = tokens(batch, length, seed)
         elif name_of == "image":
             side = next(int(v.called.options["size"]) for v in calls if v.called.word.name == "patches")
-            columns = 2 if "space_to_depth" in called else 3
+            columns = 2 if called & GRIDS else 3
             made[name_of] = torch.randn(batch, 3, 2 * side, columns * side, dtype=torch.float64, generator=generator)
         elif name_of == "rank":
             made[name_of] = torch.stack([torch.randperm(length, generator=generator) for _ in range(batch)])

@@ -250,8 +250,8 @@ class Pool2d(_Windows):
         "to_rows == 0 or to_columns > 0": "a grid of {to_rows} rows has a column at least: give to_columns=",
         "kind == 'bilinear' or not align_corners": 'align_corners= is of kind="bilinear"',
     },
-    example="causal: false\nbefore: |\n  p = patches(image, 4)\n"
-    "  x = p + upsample(conv2d(p, 3, width, stride=2), like=p)\nlayer: x = x + mlp(norm(x))",
+    example="causal: false\nbefore: p = patches(image, 4); x = p + upsample(conv2d(p, 3, width, stride=2), like=p)\n"
+    "x = x + mlp(norm(x))",
     equation="y_rc = x at row r rows / rows', column c columns / columns': the nearest, or a mean of the four around",
     source="PyTorch's interpolate; as a head of a pyramid's stages: SegFormer, Xie et al., 2105.15203",
 )  # fmt: skip

@@ -40,9 +40,9 @@ def apart(side: int, device: torch.device) -> Tensor:
     order="'scores'",
     ordered=True,
     options={"side": whole("rows and columns of the grid", minimum=1)},
-    example="causal: false\nbefore: x = patches(image, 4)\nlayer: |\n  h = norm(x)\n"
-    "  x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2,\n"
-    "    scores=grid_scores(learned(9, heads), 2))",
+    example="causal: false\nbefore: x = patches(image, 4)\nh = norm(x)\n"
+    "x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2, "
+    "scores=grid_scores(learned(9, heads), 2))",
     equation="s_hij = table_h[(r_i - r_j + side - 1) (2 side - 1) + c_i - c_j + side - 1]",
     source="relative position bias: Swin, Liu et al., 2103.14030",
 )
@@ -93,8 +93,8 @@ class GridScores(Word):
     },
     flops="2 * (q + v) * side * side",
     saved="q + k + v + y + heads * side * side",
-    example="causal: false\nbefore: x = patches(image, 4)\nlayer: |\n  h = norm(x)\n"
-    "  x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2, shift=layer % 2)",
+    example="causal: false\nbefore: x = patches(image, 4)\nh = norm(x)\n"
+    "x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2, shift=layer % 2)",
     equation="y_i = softmax over j in the window of i of (scale q_i . k_j + s_ij) v_j, head by head",
     source="Swin: Liu et al., 2103.14030",
 )
