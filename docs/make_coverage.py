@@ -29,7 +29,6 @@ NO_WORD: Mapping[str, str] = {
     "codebooks (vector quantization)": r"[cC]odebook|VectorQuanti",
     "positions of several axes (M-RoPE)": r"mrope",
     "parts that any other family may be": r"Auto\w*Model\w*\.from_config|AutoBackbone|load_backbone",
-    "windows that are moved by rows and columns": r"window_partition|torch\.roll",
     "hashes of vectors or of characters": r"_hash",
 }
 """What no word computes -> where it stands in the code of a family."""

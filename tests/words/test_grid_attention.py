@@ -77,6 +77,15 @@ def test_the_equation(shift: int, biased: bool) -> None:
     torch.testing.assert_close(y, expected, atol=1e-12, rtol=1e-9)
 
 
+def test_distances_stand_in_the_order_of_the_table() -> None:
+    """The score of the row difference, and of the column difference, is that difference."""
+    module, _ = make("grid_distances", {}, side=SIDE)
+    rows, columns = scores_of(module.double()())[0]
+    places = torch.arange(AREA, dtype=torch.float64)
+    assert torch.equal(rows, places[:, None] // SIDE - places // SIDE)
+    assert torch.equal(columns, places[:, None] % SIDE - places % SIDE)
+
+
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_padding_is_not_seen(shift: int) -> None:
     """Whatever stands there; a row that is all padding gives 0."""
@@ -96,6 +105,15 @@ def test_a_grid_of_one_window_is_attention_and_not_shifted() -> None:
     whole, _ = make("dot_attention", {"q": WIDTH, "k": WIDTH, "v": 6}, heads=HEADS, causal=False)
     x, scores = streams(length=AREA), scores_of(drawn(1, APART, HEADS))
     torch.testing.assert_close(module(*x, scores=scores), whole(*x, scores=scores))
+
+
+def test_a_grid_of_one_window_that_is_always_shifted_falls_into_four_parts() -> None:
+    module, _ = word(shift=1, columns=0, always=True)
+    whole, _ = make("dot_attention", {"q": WIDTH, "k": WIDTH, "v": 6}, heads=HEADS, causal=False)
+    x = streams(length=AREA)
+    y = module(*x)
+    for part in ([0], [1, 2], [3, 6], [4, 5, 7, 8]):
+        torch.testing.assert_close(y[:, part], whole(*(stream[:, part] for stream in x)))
 
 
 def test_dropout_is_of_training_alone() -> None:

@@ -110,6 +110,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("pool2d", X, {"side": 3, "columns": 3, **o}) for o in ({}, {"kind": "max", "stride": 2})],
     *[("window_attention", {"q": 12, "k": 12, "v": 16}, {"side": 2, **o}) for o in ({}, {"shift": 1, "scale": 2})],
     ("grid_scores", {"table": 4}, {"side": 2}),
+    ("grid_distances", {}, {"side": 2}),
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     *[("scan", {"x": 32, "decay": d}, {}) for d in (32, 4)],
@@ -259,7 +260,9 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
             sides = LENGTH // names["columns"], names["columns"]
             options = {key: names[key] for key in ("stride", "padding", "dilation") if key in names}
             expected = math.prod(results(side, names["side"], **options) for side in sides)
-        assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else expected)
+        if not widths:
+            expected = (2 * names["side"] - 1) ** 2 if name == "grid_distances" else names["rows"]
+        assert result.dim() == 3 and result.shape[1] == expected
 
 
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)

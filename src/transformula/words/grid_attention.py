@@ -1,5 +1,5 @@
 """Attention over positions that are a grid: `window_attention` inside squares of it, `grid_scores` by how many rows and
-columns apart two positions are."""
+columns apart two positions are; `grid_distances` are these numbers, from which scores can be made."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from . import cpu
 from .grid import sides
 from .scores import one_type, open_blind_queries
 from .tables import Key, keep
-from .word import Word, number, split, whole, word
+from .word import TypedWord, Word, flag, number, split, whole, word
 
 _APART: dict[Key, tuple[Tensor]] = {}
 
@@ -67,6 +67,37 @@ class GridScores(Word):
 
 
 @word(
+    "grid_distances",
+    streams=((),),
+    numbers=("side",),
+    kind="input",
+    width="2",
+    sequence="own",
+    content=False,
+    initial_scale="unknown",
+    options={"side": whole("rows and columns of the grid", minimum=1)},
+    example="causal: false\nbefore: x = patches(image, 4)\nlayer: |\n  h = norm(x)\n"
+    "  table = linear(relu(linear(grid_distances(2), 16)), heads)\n"
+    "  x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2,\n"
+    "    scores=grid_scores(table, 2))",
+    equation="y = (r, c) for r = 1 - side to side - 1, for c = 1 - side to side - 1",
+    source="the coordinates of a continuous position bias: Swin V2, Liu et al., 2111.09883",
+)
+class GridDistances(TypedWord):
+    """y = (r, c) for r = 1 - side to side - 1, for c = 1 - side to side - 1: how many rows and how many columns two
+    positions of a grid of side x side are apart, (1, (2 side - 1)^2, 2), in the order of the table of `grid_scores`. No
+    parameters."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self) -> Tensor:
+        apart = torch.arange(1 - self.side, self.side, device=self.like.device).to(self.like.dtype)
+        return torch.cartesian_prod(apart, apart)[None]
+
+
+@word(
     "window_attention",
     streams=("q", "k", "v"),
     ports=("scores",),
@@ -84,6 +115,7 @@ class GridScores(Word):
         "scale": number("scaling factor of the scores", "(q / heads) ** -0.5", minimum=0),
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "columns": whole("columns of the grid; 0: as many as rows", 0, minimum=0),
+        "always": flag("a grid of one row or column of windows is shifted, too"),
     },
     checks={
         "q == k": "queries of width {q} and keys of width {k} have no product; give them the same width",
@@ -116,9 +148,11 @@ class WindowAttention(Word):
     """
 
     def __init__(
-        self, q: int, k: int, v: int, side: int, shift: int, heads: int, scale: float, dropout: float, columns: int
-    ) -> None:
+        self, q: int, k: int, v: int, side: int, shift: int, heads: int, scale: float, dropout: float, columns: int,
+        always: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.always = always
         self.side, self.shift, self.heads, self.columns = side, shift, heads, columns
         self.scale, self.dropout = scale or (q // heads) ** -0.5, dropout
 
@@ -182,7 +216,7 @@ class WindowAttention(Word):
                 f"{area} x {area} positions; they are {' x '.join(map(str, scores.shape[1:]))}: "
                 f"grid_scores(table, {self.side}) makes them"
             )
-        shift = self.shift if min(shape) > self.side else 0
+        shift = self.shift if self.always or min(shape) > self.side else 0
         q, k, v = (
             split(self.windows(x, shape, shift), self.heads, -1).transpose(1, 2) for x in one_type(q, k, v)
         )

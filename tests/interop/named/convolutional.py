@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from tests.interop.named.seq2seq_and_images import image
 from tests.interop.named.tiny import Tiny
 
@@ -23,6 +25,16 @@ SWIN: Mapping[str, Any] = {
     "window_size": 2,
     "num_labels": 5,
 }
+SWIN_V2_STATES: Mapping[str, Any] = {
+    **{key: value for key, value in SWIN.items() if key != "num_labels"},
+    "depths": [1, 3, 1, 2],
+    "pretrained_window_sizes": [3, 0, 5, 0],
+    "num_heads": [1, 2, 4, 8],
+    "qkv_bias": False,
+    "mlp_ratio": 1.5,
+    "hidden_act": "relu",
+    "layer_norm_eps": 1e-3,
+}
 SWIN_STATES: Mapping[str, Any] = {
     **{key: value for key, value in SWIN.items() if key != "num_labels"},
     "depths": [1, 3, 1, 2],
@@ -34,9 +46,40 @@ SWIN_STATES: Mapping[str, Any] = {
     "layer_norm_eps": 1e-3,
 }
 
+
+def exact_distances(model: Any) -> None:
+    """The logarithms of distances, which are rounded to float32."""
+    for module in model.modules():
+        table = getattr(module, "relative_coords_table", None)
+        if table is None:
+            continue
+        (side, _), (trained, _) = module.window_size, module.pretrained_window_size
+        apart = torch.arange(1 - side, side, dtype=torch.float64) * (8 / ((trained or side) - 1))
+        apart = apart.sign() * torch.log2(apart.abs() + 1) / 3
+        table.data = torch.cartesian_prod(apart, apart).view(1, 2 * side - 1, 2 * side - 1, 2)
+
+
 ROWS = [
     image("swin", "Swin", SWIN),
     Tiny("swin-states", "SwinModel", "SwinConfig", SWIN_STATES, call="states of an image", slow=True),
+    Tiny(
+        "swinv2",
+        "Swinv2ForImageClassification",
+        "Swinv2Config",
+        SWIN,
+        call="image",
+        slow=True,
+        exact=exact_distances,
+    ),
+    Tiny(
+        "swinv2-states",
+        "Swinv2Model",
+        "Swinv2Config",
+        SWIN_V2_STATES,
+        call="states of an image",
+        slow=True,
+        exact=exact_distances,
+    ),
     image("convnext", "ConvNext", STAGES),
     image("convnext-unscaled", "ConvNext", {**STAGES, "layer_scale_init_value": 0.0, "patch_size": 2}),
     image("convnextv2", "ConvNextV2", STAGES),
