@@ -76,10 +76,10 @@ class GridScores(Word):
     content=False,
     initial_scale="unknown",
     options={"side": whole("rows and columns of the grid", minimum=1)},
-    example="causal: false\nbefore: x = patches(image, 4)\nlayer: |\n  h = norm(x)\n"
-    "  table = linear(relu(linear(grid_distances(2), 16)), heads)\n"
-    "  x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2,\n"
-    "    scores=grid_scores(table, 2))",
+    example="causal: false\nbefore: x = patches(image, 4)\nh = norm(x)\n"
+    "table = linear(relu(linear(grid_distances(2), 16)), heads)\n"
+    "x = x + window_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width), 2, "
+    "scores=grid_scores(table, 2))",
     equation="y = (r, c) for r = 1 - side to side - 1, for c = 1 - side to side - 1",
     source="the coordinates of a continuous position bias: Swin V2, Liu et al., 2111.09883",
 )
