@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.interop.named.decoders import FEWER
-from tests.interop.named.others import head
+from tests.interop.named.expert_decoders import YARN, family
+from tests.interop.named.others import encoder, head
 from tests.interop.named.tiny import Tiny, rope
+from tests.peers.hub import USUAL
 
 FILTER = {
     **FEWER,
@@ -21,6 +23,38 @@ FILTER = {
     "num_experts_per_tok": 3,
     "sliding_window": 3,
 }
+FALCON_H1 = {
+    **FEWER,
+    "mamba_d_ssm": 40,
+    "mamba_n_heads": 4,
+    "mamba_d_state": 6,
+    "mlp_multipliers": [0.7, 1.3],
+    "ssm_multipliers": [0.5, 0.7, 1.1, 1.3, 1.5],
+    "embedding_multiplier": 3.0,
+    "lm_head_multiplier": 0.5,
+    "key_multiplier": 0.7,
+    "attention_in_multiplier": 1.2,
+    "attention_out_multiplier": 0.8,
+    "ssm_in_multiplier": 1.4,
+    "ssm_out_multiplier": 0.6,
+}
+BIASES = {
+    "mamba_proj_bias": True,
+    "mamba_conv_bias": False,
+    "projectors_bias": True,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "tie_word_embeddings": True,
+}
+OLMO_HYBRID = {
+    **FEWER,
+    "pad_token_id": 0,
+    "linear_key_head_dim": 12,
+    "linear_num_key_heads": 2,
+    "linear_value_head_dim": 6,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+NORM_FIRST = {"mamba_rms_norm": True, "mamba_d_state": 6, "mamba_d_conv": 3, **rope(500, "linear", factor=2.0)}
 
 
 def chosen_experts(router: Any, x: Tensor) -> tuple[None, Tensor, Tensor]:
@@ -53,5 +87,37 @@ ROWS: list[Tiny] = [
         {**FILTER, **rope(100), "attention_bias": False, "swiglu_limit": 0.5},
         "encoder",
         exact=exact_experts,
+    ),
+    family("falcon_h1", "FalconH1", FALCON_H1),
+    family(
+        "falcon_h1-normed",
+        "FalconH1",
+        {**FALCON_H1, "mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_n_groups": 2, **BIASES},
+    ),
+    family("falcon_h1-norm-first", "FalconH1", {**FEWER, "mamba_d_ssm": None, "mamba_n_heads": 4, **NORM_FIRST}),
+    encoder("esmc", "EsmcForMaskedLM", "Esmc", {**USUAL, "pad_token_id": 1}),
+    encoder(
+        "esmc-biases",
+        "EsmcForMaskedLM",
+        "Esmc",
+        {**USUAL, **rope(777, "linear", factor=2.0), "attention_bias": True, "mlp_bias": True, "hidden_act": "gelu"},
+    ),
+    head("esmc-classifier", "EsmcForSequenceClassification", "Esmc", {**USUAL, "pad_token_id": 1}, "classes"),
+    head("esmc-tagger", "EsmcForTokenClassification", "Esmc", {**USUAL, "pad_token_id": 1}, "encoder"),
+    family("olmo_hybrid", "OlmoHybrid", OLMO_HYBRID),
+    family(
+        "olmo_hybrid-plain",
+        "OlmoHybrid",
+        {
+            **USUAL,
+            **YARN,
+            "pad_token_id": 0,
+            "num_hidden_layers": 4,
+            "linear_allow_neg_eigval": False,
+            "linear_value_head_dim": 6,
+            "linear_conv_kernel_dim": 3,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
     ),
 ]

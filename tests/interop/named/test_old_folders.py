@@ -149,6 +149,11 @@ FOLDERS = [
     Old("mixtral", "config of version 4", config=version_4("head_dim")),
     Old("mixtral", "names of memory", renamed({"block_sparse_moe": "mlp"}), refused="missing"),
     Old(
+        "olmo_hybrid",
+        "as it was released",
+        renamed({"layers.1.feedforward_layer_norm": "layers.1.post_attention_layernorm"}),
+    ),
+    Old(
         "gpt-oss",
         "as it was released",
         config=lambda config: without(
