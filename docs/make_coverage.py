@@ -22,16 +22,21 @@ from transformula.interop.named import entries  # noqa: E402
 
 PAGE = Path(__file__).parent / "reference" / "transformers-families.md"
 NO_WORD: Mapping[str, str] = {
-    "pictures resized by interpolation": r"interpolate\(",
+    "pictures resized before they are read": r"interpolate\(\s*(?:pixel_values|normalized_input_features)",
     "values sampled at computed places": r"grid_sample|roi_align",
     "a convolution in three dimensions": r"nn\.Conv3d\(",
-    "a transposed convolution": r"nn\.ConvTranspose",
+    "a transposed convolution that overlaps": r"nn\.ConvTranspose\w*\((?!\s*[^,()]+,\s*[^,()]+,\s*"
+    r"(?:kernel_size=)?([\w.\[\]]+),\s*(?:stride=)?\1[,\s)])",
     "codebooks (vector quantization)": r"[cC]odebook|VectorQuanti",
     "positions of several axes (M-RoPE)": r"mrope",
     "parts that any other family may be": r"Auto\w*Model\w*\.from_config|AutoBackbone|load_backbone",
     "hashes of vectors or of characters": r"_hash",
 }
-"""What no word computes -> where it stands in the code of a family."""
+"""What no word computes -> where it stands in the code of a family.
+
+Most code that calls `interpolate` resizes a table of positions, which a picture of the size in config.json never needs,
+or a grid, as `upsample` does. A transposed convolution whose squares do not overlap is `linear` and `depth_to_space`.
+"""
 DATA, TEXT, PART, NOT = "data", "text", "part", "not yet"
 HEAD = "| `model_type` | read as | data files, or what no word computes |\n| --- | --- | --- |"
 OPENING = """\

@@ -34,6 +34,10 @@ INPUTS: Mapping[str, Callable[[], Tensor]] = {
     "source": lambda: ids(SOURCE_LENGTH, 5),
     "types": lambda: (torch.arange(LENGTH) > 5).long().expand(2, -1),
     "image": lambda: drawn(2, 3, 32, 32),
+    "steps": lambda: ids(LENGTH, 3) % 7,
+    "observations": lambda: drawn(2, LENGTH, 5),
+    "actions": lambda: drawn(2, LENGTH, 3),
+    "returns": lambda: drawn(2, LENGTH, 1),
     "audio": lambda: drawn(2, 160 * FRAMES) / 4,
     "series": lambda: drawn(2, FRAMES, 6),
 }
@@ -82,6 +86,37 @@ class Shorter(Call):
 
     def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
         return self.heard(super().ours(model, inputs))
+
+
+class Decisions(Call):
+    """Each gives actions, states and returns, of which those of real steps are compared; what rewards were is not read
+    by theirs."""
+
+    def inputs(self, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+        return {**super().inputs(dtype), "lengths": {"steps": LENGTHS["tokens"]}}
+
+    def theirs(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        given = {self.names[name]: inputs[name] for name in self.names}
+        mask = calls.real(inputs["lengths"]["steps"], LENGTH)
+        made = model(**given, attention_mask=mask.long())
+        return torch.cat((made.action_preds, made.state_preds, made.return_preds), -1)[mask]
+
+    def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        made = model(**inputs)
+        every = torch.cat([made[name] for name in ("action", "state", "return_to_go")], -1)
+        return every[calls.real(inputs["lengths"]["steps"], LENGTH)]
+
+
+class Distances(Call):
+    """Theirs is one number a pixel, (batch, rows, columns)."""
+
+    def taken(self, results: Any, inputs: Mapping[str, Any]) -> Tensor:
+        return calls.by_positions(results.predicted_depth[:, None])
+
+
+def narrow(inputs: dict[str, Any]) -> None:
+    """A picture that is higher than it is wide."""
+    inputs["image"] = inputs["image"][..., :24]
 
 
 def end_tokens(inputs: dict[str, Any]) -> None:
@@ -277,6 +312,13 @@ CALLS: Mapping[str, Call] = {
     "sounds": sounds(),
     "sounds of a length": sounds(feature_attention_mask=torch.ones(2, SHORT)),
     "sounds of frames": sounds(input_features_mask=torch.ones(2, SHORT)),
+    "patches of an image": Call({"image": "pixel_values"}),
+    "pixels of an image": Call({"image": "pixel_values"}, output="reconstruction"),
+    "heat of an image": Call({"image": "pixel_values"}, prepare=narrow, output="heatmaps"),
+    "distances of an image": Distances({"image": "pixel_values"}),
+    "decisions": Decisions(
+        {"steps": "timesteps", "observations": "states", "actions": "actions", "returns": "returns_to_go"}
+    ),
     "images by texts": Call(
         {"image": "pixel_values", "tokens": "input_ids"}, result=products, output="logits_per_image"
     ),

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.interop.named import convolutional, decoders, older_decoders, small_words, tiny
+from tests.interop.named import convolutional, decoders, larger_grids, older_decoders, small_words, tiny
 from tests.interop.named.calls import CALLS
 from transformula.interop.folder import convert
 from transformula.interop.named.entries import common
@@ -25,7 +25,7 @@ LIMIT = 1e-6
 OTHERS_TEXT = ("phi3", "phi-normed", "deepseek-v3-yarn")
 """Rows whose text is that of another family, or is not found: two options at once that no published folder has."""
 SMALL = [row for row in small_words.ROWS if row.call == "tokens"]
-BY_TEXT = [*decoders.ROWS, *older_decoders.ROWS, *convolutional.ROWS, *SMALL]
+BY_TEXT = [*decoders.ROWS, *older_decoders.ROWS, *convolutional.ROWS, *larger_grids.BY_TEXT, *SMALL]
 OURS = [row.name for row in BY_TEXT if not row.refused and row.name not in OTHERS_TEXT]
 
 

@@ -22,7 +22,7 @@ MELS, FRAMES = 8, 24
 ROWS = (
     "decoders", "dense_decoders", "older_decoders", "expert_decoders", "routed_decoders", "others",
     "relatives_of_bert", "seq2seq_and_images", "convolutional", "pictures_in_text", "small_words",
-    "waves_and_series", "states", "further_encoders", "further_decoders", "last_families",
+    "waves_and_series", "states", "further_encoders", "further_decoders", "last_families", "larger_grids",
 )  # fmt: skip
 
 

@@ -51,6 +51,11 @@ def same(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def by_positions(result: Tensor) -> Tensor:
+    """What theirs gives as a picture, (batch, channels, rows, columns), as ours: (batch, positions, channels)."""
+    return result.flatten(2).mT if result.dim() == 4 else result
+
+
 @dataclass(frozen=True)
 class ParityCall:
     """How both are called: this is the part that says what with, and what is compared."""
@@ -96,8 +101,7 @@ class ParityCall:
 
     def taken(self, results: Any, inputs: Mapping[str, Any]) -> Tensor:
         """What is compared, of all that their model gives."""
-        result: Tensor = getattr(results, self.output)
-        return result
+        return by_positions(getattr(results, self.output))
 
     def ours(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
         return self.result(model(**inputs))
@@ -134,10 +138,11 @@ class Inferred(ParityCall):
     def taken(self, results: Any, inputs: Mapping[str, Any]) -> Tensor:
         if "start_logits" in results:
             return torch.stack((results.start_logits, results.end_logits), -1)
-        for name in ("logits", "logits_per_image"):
+        if "predicted_depth" in results:
+            return by_positions(results.predicted_depth[:, None])
+        for name in ("logits", "logits_per_image", "reconstruction", "heatmaps"):
             if name in results:
-                result: Tensor = results[name]
-                return result
+                return by_positions(results[name])
         output = "last_hidden_state" if "last_hidden_state" in results else "pooler_output"
         kind = Pooled if self.pooled and output == "last_hidden_state" else ParityCall
         return kind(self.names, self.masks, output=output).taken(results, inputs)
