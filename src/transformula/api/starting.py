@@ -120,7 +120,6 @@ class Start:
                 return {"classes": OfOthers(model.task, self.folder, None, config, architecture).labels}
         return row_names(kind)
 
-
     @property
     def preprocessing(self) -> str | None:
         """The folder that says how its pictures become numbers; None where these are value / 127.5 - 1. Raises
