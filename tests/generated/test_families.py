@@ -16,7 +16,7 @@ from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 
-EVERY_DAY, SLOW = 30, 1000
+EVERY_DAY, SLOW = 60, 1000
 
 
 def turn_many(count: int) -> None:
