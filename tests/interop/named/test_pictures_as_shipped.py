@@ -35,6 +35,10 @@ SIZES = [(20, 33), (70, 48), (SIDE, SIDE)]
 MODES = ["RGB", "L", "RGBA", "P", "LA", "CMYK", "1"]
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 STAGES: dict[str, Any] = {"depths": [2, 2, 2, 2], "hidden_sizes": [8, 8, 16, 16]}
+WINDOWS: dict[str, Any] = {
+    "image_size": 64, "patch_size": 2, "window_size": 4, "embed_dim": 8, "depths": [1, 2, 1, 1],
+    "num_heads": [1, 1, 2, 2],
+}  # fmt: skip
 FAMILIES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "vit": ("ViT", "ViTForImageClassification", {**SMALL, "image_size": SIDE, "patch_size": 8}, {"size": SIDE}),
     "deit": ("DeiT", "DeiTForImageClassification", {**SMALL, "image_size": SIDE, "patch_size": 8},
@@ -53,6 +57,8 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "poolformer": ("PoolFormer", "PoolFormerForImageClassification", STAGES, {"size": 64, "crop_size": 64}),
     "pvt_v2": ("Pvt", "PvtV2ForImageClassification", {**STAGES, "num_attention_heads": [1, 1, 2, 2], "image_size": 64},
                {"size": 64}),
+    "swin": ("ViT", "SwinForImageClassification", WINDOWS, {"size": 64}),
+    "swinv2": ("ViT", "Swinv2ForImageClassification", WINDOWS, {"size": 64}),
 }  # fmt: skip
 
 
