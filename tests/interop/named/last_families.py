@@ -23,6 +23,10 @@ FILTER = {
     "num_experts_per_tok": 3,
     "sliding_window": 3,
 }
+XLSTM = {
+    "vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 3, "num_heads": 2, "qk_dim_factor": 1.0,
+    "ffn_round_up_to_multiple_of": 10,
+}  # fmt: skip
 FALCON_H1 = {
     **FEWER,
     "mamba_d_ssm": 40,
@@ -88,6 +92,8 @@ ROWS: list[Tiny] = [
         "encoder",
         exact=exact_experts,
     ),
+    family("xlstm", "xLSTM", XLSTM),
+    family("xlstm-uneven", "xLSTM", {**XLSTM, "ffn_proj_factor": 1.3, "gate_soft_cap": 3.0, "norm_eps": 1e-3}),
     family("falcon_h1", "FalconH1", FALCON_H1),
     family(
         "falcon_h1-normed",
