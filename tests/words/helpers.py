@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 
+from transformula.language.check import check
+from transformula.language.model_file import read_text
 from transformula.language.numbers import evaluate_text
 from transformula.language.vocabulary import WordRecord
+from transformula.model import build
 from transformula.words import vocabulary
 from transformula.words.word import At, fill_word, module_of, word_class
 
@@ -87,3 +90,22 @@ def at(lengths: list[int], new: list[int] | None = None) -> At:
         lengths[0] if len(set(lengths)) == 1 else None,
         None if new is None else torch.tensor(new),
     )
+
+
+def rows_of_a_grid_are_as_alone(text: str) -> None:
+    """A model of tokens that are a grid of 4 columns: a row beside a longer one gives what it gives alone."""
+    model = random_weights(build(check(read_text(text), VOCABULARY), dtype=torch.float64)).eval()
+    ids = torch.randint(9, (2, 32), generator=torch.Generator().manual_seed(3))
+    together = model(ids, lengths=torch.tensor([32, 16]))
+    torch.testing.assert_close(together[0], model(ids[:1])[0])
+    torch.testing.assert_close(together[1], model(ids[1:, :16])[0])
+
+
+def one_graph_for_every_size(model: Any) -> None:
+    """A model of pictures is compiled whole, forward and backward, and gives the same for pictures of another size."""
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for side in (16, 32):
+        image = torch.randn(2, 1, side, side, generator=generator_for("image"), dtype=torch.float64)
+        compiled(image=image).square().sum().backward()
+        torch.testing.assert_close(compiled(image=image), model(image=image))

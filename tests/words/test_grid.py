@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.words.helpers import make, random_weights
+from tests.words.helpers import make, one_graph_for_every_size, random_weights, rows_of_a_grid_are_as_alone
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
@@ -213,22 +213,12 @@ def test_a_sequence_of_tokens_as_a_grid() -> None:
     layer: x = x + attention(norm(x))
     output: logits = linear(mean(x), 5)
     """
-    model = random_weights(build(check(read_text(text), vocabulary()), dtype=torch.float64)).eval()
-    ids = torch.randint(9, (2, 32), generator=torch.Generator().manual_seed(3))
-    together = model(ids, lengths=torch.tensor([32, 16]))
-    torch.testing.assert_close(together[0], model(ids[:1])[0])
-    torch.testing.assert_close(together[1], model(ids[1:, :16])[0])
+    rows_of_a_grid_are_as_alone(text)
 
 
 @pytest.mark.slow
 def test_one_graph_for_every_size() -> None:
-    torch.compiler.reset()
-    model = stages()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    for side in (16, 32):
-        image = drawn(2, 1, side, side)
-        compiled(image).square().sum().backward()
-        torch.testing.assert_close(compiled(image), model(image))
+    one_graph_for_every_size(stages())
 
 
 @pytest.mark.parametrize("options", [{"stride": 4, "padding": 2}, {"stride": 7}, {"padding": 3}, {"stride": 9}])

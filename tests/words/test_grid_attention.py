@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.words.helpers import make, random_weights
+from tests.words.helpers import make, one_graph_for_every_size, random_weights, rows_of_a_grid_are_as_alone
 from transformula.errors import InputError
 from transformula.interop.programs import programs_of
 from transformula.language.check import check
@@ -222,19 +222,9 @@ def test_a_program_for_every_size_is_refused() -> None:
 def test_tokens_as_a_grid_beside_longer_ones() -> None:
     """A row with padding is as it is alone."""
     whole = text("shift=layer % 2, columns=4", before="embed(tokens)")
-    model = random_weights(build(check(read_text(whole), vocabulary()), dtype=torch.float64)).eval()
-    ids = torch.randint(9, (2, 32), generator=torch.Generator().manual_seed(3))
-    together = model(ids, lengths=torch.tensor([32, 16]))
-    torch.testing.assert_close(together[0], model(ids[:1])[0])
-    torch.testing.assert_close(together[1], model(ids[1:, :16])[0])
+    rows_of_a_grid_are_as_alone(whole)
 
 
 @pytest.mark.slow
 def test_one_graph_for_every_size() -> None:
-    torch.compiler.reset()
-    model = random_weights(build(check(read_text(text()), vocabulary()), dtype=torch.float64)).eval()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    for side in (16, 32):
-        image = drawn(2, 1, side, side)
-        compiled(image=image).square().sum().backward()
-        torch.testing.assert_close(compiled(image=image), model(image=image))
+    one_graph_for_every_size(random_weights(build(check(read_text(text()), vocabulary()), dtype=torch.float64)).eval())
