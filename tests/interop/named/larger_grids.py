@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.interop.named.convolutional import ATTENTIVE, RATIOS
+from tests.interop.named.convolutional import ATTENTIVE, RATIOS, SWIN
 from tests.interop.named.others import IMAGES
 from tests.interop.named.tiny import Tiny
 
 UNLABELED: Mapping[str, Any] = {key: value for key, value in IMAGES.items() if key != "num_labels"}
 STAGES: Mapping[str, Any] = {key: value for key, value in ATTENTIVE.items() if key != "num_labels"}
+WINDOWS: Mapping[str, Any] = {
+    **{key: value for key, value in SWIN.items() if key != "num_labels"}, "encoder_stride": 16,
+}  # fmt: skip
 PERSON: Mapping[str, Any] = {
     "model_type": "vitpose_backbone",
     "image_size": [32, 24],
@@ -71,6 +74,7 @@ ROWS = [
     pixels("vit-pixels", "ViT", {"encoder_stride": 8}),
     pixels("vit-pixels-smaller", "ViT", {"encoder_stride": 4, "num_channels": 3, "hidden_act": "relu"}),
     pixels("deit-pixels", "DeiT", {"encoder_stride": 8}),
+    Tiny("swin-pixels", "SwinForMaskedImageModeling", "SwinConfig", WINDOWS, "pixels of an image", slow=True),
     pose("vitpose", {"scale_factor": 2}),
     pose("vitpose-no-biases", {}, qkv_bias=False, hidden_act="relu", layer_norm_eps=1e-3),
     decisions("decision_transformer", {}, slow=False),
