@@ -89,13 +89,19 @@ def import_(given: Given) -> int:
     """Make a model's folder of a folder in another format, so that every verb that takes a RUN takes it. Nothing that
     is read is executed. pytorch is model.yaml and weights.pt, as torch.save(module.state_dict(), "weights.pt") writes
     it."""
+    from ..api.inputs import predictor_in
     from ..api.reading import import_packages
 
     import_packages(given["use"])
     from ..interop.folder import convert
     from ..interop.hub import local_folder
+    from ..interop.named import is_theirs
+    from ..tasks.predictor import NoAnswer
 
-    folder = convert(local_folder(given["folder"]), given["out"], read=given["format"])
+    source = local_folder(given["folder"])
+    predictor = predictor_in(source) if is_theirs(source) else None
+    extras = None if predictor is None or isinstance(predictor, NoAnswer) else predictor.save
+    folder = convert(source, given["out"], read=given["format"], extras=extras)
     return given.show(f"wrote {folder}", {"folder": folder, "format": "transformula"})
 
 

@@ -248,6 +248,19 @@ def test_predict_is_the_verb_of_its_task(shipped: Shipped, capsys: pytest.Captur
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_what_is_imported_keeps_its_task(
+    shipped: Shipped, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shipped("BertForSequenceClassification", num_labels=2, id2label={0: "bad", 1: "good"})
+    assert main(["import", str(folder), "--format", "transformers", "--out", str(tmp_path / "ours")]) == 0
+    capsys.readouterr()
+    answers = []
+    for model in (folder, tmp_path / "ours"):
+        assert main(["classify", str(model), *TEXTS, "--scores"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1] and len(re.findall("bad|good", answers[0])) == len(TEXTS)
+
+
 def test_what_the_files_say_of_vectors_concerns_no_other_family(shipped: Shipped) -> None:
     """A language model that sentence-transformers pools by its last token is a language model here."""
     folder = with_steps(shipped("BertForMaskedLM"), "lasttoken")
