@@ -66,7 +66,7 @@ BY_TEXT = [
     segments("segformer-pixels", {"decoder_hidden_size": 6}),
     segments("segformer-pixels-windows", {**RATIOS, "decoder_hidden_size": 9, "strides": [2, 3, 2, 1]}),
     distances("glpn", {"decoder_hidden_size": 6, "max_depth": 3}),
-    distances("glpn-as-wide", {**RATIOS, "decoder_hidden_size": 16}),
+    distances("glpn-as-wide", {**RATIOS, "decoder_hidden_size": 8, "sr_ratios": [2, 2, 1, 1]}),
 ]
 """Rows whose text alone says which family it is, and which hold no tensor on which no output depends."""
 ROWS = [

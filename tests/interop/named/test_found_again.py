@@ -105,3 +105,21 @@ def test_lines_on_one_row_are_two() -> None:
     finally:
         put_outside("mine", None)
     assert text.count("x + attention(") == text.count("x + mlp(") == 1
+
+
+STAGE = """
+{name}:
+  causal: false
+  depth: 1
+  width: 8
+  before: x = {before}
+  layer: x = x + mlp(norm(x))
+"""
+
+
+def test_four_stages_of_ones_own_are_told_what_differs() -> None:
+    """Among the families with stages some state a size by others, which this text does not name."""
+    before = {"one": "patches(image, 4)", "two": "norm(one)", "three": "norm(two)", "four": "norm(three)"}
+    stages = "".join(STAGE.format(name=name, before=text) for name, text in before.items())
+    with pytest.raises(CheckpointError, match="the nearest is"):
+        found(f"language: 1\nname: mine{stages}output: logits = linear(mean(four), 5)\n")

@@ -94,7 +94,8 @@ class Candidate:
     def begin(self, key: Key, architecture: Architecture) -> None:
         """A first value of a constant that the text does not hold."""
         default = default_of(key, self.constants)
-        few = [compute(value, self.constants) for value in self.model.choices.get(key.name, [])]
+        stated = self.model.choices.get(key.name, [])
+        few = [value for value in (computed(each, self.constants) for each in stated) if value is not None]
         if isinstance(default, str) and not key.table and not few:  # a name that nothing translates
             few = [default]
         values = [*few, default]
@@ -292,8 +293,13 @@ def solution(value: float, other: float, here: float, there: float, wanted: floa
 
 
 def default_of(key: Key, constants: Mapping[str, Any]) -> Any:
+    return None if key.absent is None else computed(key.absent, constants)
+
+
+def computed(expression: Any, constants: Mapping[str, Any]) -> Any:
+    """None where a constant has no value yet."""
     try:
-        return None if key.absent is None else compute(key.absent, constants)
+        return compute(expression, constants)
     except KeyError:
         return None
 
