@@ -267,6 +267,14 @@ layer: |
 """,
     ),
     (
+        "one position placed in turn with those of a sequence",
+        BUILT,
+        """
+causal: false
+layer: x = x + mean(interleave(maxpool(x), x))
+""",
+    ),
+    (
         "a kernel that is a coefficient looked ahead in a causal stack",
         BUILT,
         """

@@ -120,7 +120,7 @@ class Interleave(OwnSequence):
     """
 
     def forward(self, *streams: Tensor) -> Tensor:
-        return torch.stack(streams, 2).flatten(1, 2)
+        return torch.stack(torch.broadcast_tensors(*streams), 2).flatten(1, 2)  # one position goes with all
 
 
 @word(
