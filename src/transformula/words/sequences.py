@@ -115,8 +115,8 @@ class Interleave(OwnSequence):
     """y = a_1, b_1, a_2, b_2, ...: the positions of two to four streams of one sequence in turn, n of (batch, length,
     x) to (batch, n length, x). In a causal stack b_i is behind a_i, which does not see it.
 
-    A sequence of its own, whose position is real if the one that it is made of is. No parameters. Decoding counts the
-    positions of the sequence that is written, one at a step, and here a step would make n: InputError.
+    A sequence of its own, whose position is real if the one that it is made of is. A stream of one position, which all
+    see, is the same in each turn. No parameters. Decoding counts the positions of the sequence that is written, one at a step, and here a step would make n: InputError.
     """
 
     def forward(self, *streams: Tensor) -> Tensor:
