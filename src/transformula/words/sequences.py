@@ -116,7 +116,8 @@ class Interleave(OwnSequence):
     x) to (batch, n length, x). In a causal stack b_i is behind a_i, which does not see it.
 
     A sequence of its own, whose position is real if the one that it is made of is. A stream of one position, which all
-    see, is the same in each turn. No parameters. Decoding counts the positions of the sequence that is written, one at a step, and here a step would make n: InputError.
+    see, is the same in each turn. No parameters. Decoding counts the positions of the sequence that is written, one at
+    a step, and here a step would make n: InputError.
     """
 
     def forward(self, *streams: Tensor) -> Tensor:
