@@ -121,7 +121,8 @@ class Interleave(OwnSequence):
     """
 
     def forward(self, *streams: Tensor) -> Tensor:
-        return torch.stack(torch.broadcast_tensors(*streams), 2).flatten(1, 2)  # one position goes with all
+        alike = torch.broadcast_tensors(*streams)  # type: ignore[no-untyped-call]  # one position goes with all
+        return torch.stack(alike, 2).flatten(1, 2)
 
 
 @word(
