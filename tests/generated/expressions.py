@@ -181,7 +181,7 @@ class Expressions:
         one, width = self.value(at, budget - 1)
         other, _ = self.value(at, budget - 1, width)
         operator = self.of(["+", "+", "-", "*", "/"])
-        if operator == "-" and one == other:  # of exact zeros two l2norms have gradients of 1e24, beside which all is lost
+        if operator == "-" and one == other:  # two l2norms of exact zeros have gradients of 1e24, which hide all others
             operator = "+"
         if operator == "/":
             return f"({one} / (1 + abs({other})))", width
