@@ -267,6 +267,19 @@ layer: |
 """,
     ),
     (
+        "windows of an even side, beside padding: one more was real than the smaller grid has",
+        BUILT,
+        """
+encoder:
+  causal: false
+  before: x = pool2d(embed.words(source) + positions(source), side=2, columns=2)
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens) + positions(tokens)
+  layer: x = x + attention(x, encoder)
+""",
+    ),
+    (
         "one position placed in turn with those of a sequence",
         BUILT,
         """

@@ -124,8 +124,8 @@ class WordRecord:
     chooses: tuple[str, ...] = ()  # streams by whose numbers it chooses: what makes them is never rounded to bytes
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
-    # (those made of real positions of its stream, see `strided`), "grid" (those whose window has a real position of its
-    # stream in the middle, see words/grid.py), "larger" (those that real ones become, see `strided`), "patches" (all
+    # (those made of real positions of its stream, see `strided`), "grid" (as many as the real rows of its stream alone
+    # have windows, see words/grid.py), "larger" (those that real ones become, see `strided`), "patches" (all
     # squares of `size` pixels), "rows" (all of `rows`); "": all, of a number that does not matter.
     real: str = ""
     # Expressions by which it is made; calls for which they are equal make one sequence of one stream. Of "strided" (m,

@@ -233,7 +233,7 @@ def description(sequence: str, architecture: Architecture) -> Any:
     ("image", name, size, stride, padding)      the squares of an image, all real
     ("joined", a, b)        those of one, then those of another
     ("every", m, n, a)      those numbered m, m + n, m + 2 n, ... of another
-    ("grid", columns, side, stride, padding, dilation, a)       those in the middle of windows of another, a grid
+    ("grid", columns, side, stride, padding, dilation, a)       the windows of another, a grid
     ("larger", n, dimensions, columns, a)       n, or n by n of a grid, for each of another
     None                    all real, of a length that does not matter
     """

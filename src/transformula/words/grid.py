@@ -31,13 +31,13 @@ def results(side: int, window: int, stride: int, padding: int, dilation: int = 1
 
 
 def middles(real: Tensor, columns: int, side: int, stride: int, padding: int, dilation: int) -> Tensor:
-    """Which windows have a real position in the middle, (batch, windows), where `real` says which of the grid's are.
+    """Which windows a grid of the real rows alone has, (batch, windows), where `real` says which positions are real.
 
     Real positions stand first, row by row, and so do these.
     """
     shape = sides(real.shape[1], columns, "real positions")
-    first = dilation * (side - 1) // 2 - padding
     grid: Tensor = real.unflatten(1, shape)  # type: ignore[no-untyped-call]
+    first = dilation * (side - 1) - 2 * padding  # of n rows alone there are as many windows as this lies within them
     for axis, length in enumerate(shape, 1):
         places = first + stride * torch.arange(results(length, side, stride, padding, dilation), device=real.device)
         grid = grid.index_select(axis, places.clamp(0, length - 1))
@@ -132,7 +132,7 @@ class Conv2d(_Windows):
     x (batch, rows * columns, x), 0 outside the grid and its real positions; `columns` says how many there are, by
     default as many as rows. y (batch, rows' * columns', size) with rows' = (rows + 2 padding - dilation (side - 1) - 1)
     // stride + 1, and columns' alike. With an odd side, padding as it is by default and stride 1 the grid keeps its
-    size; else y is a sequence of its own, whose position is real if the one in the middle of its window is. Two calls
+    size; else y is a sequence of its own, whose position is real if a grid of the real rows has its window. Two calls
     over one sequence make one sequence where stride and dilation (side - 1) - 2 padding agree: such can be added.
 
     `groups=n`: W_ij has n blocks on its diagonal; `depthwise=True`: W_ij is diagonal.
