@@ -217,7 +217,8 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
             short[key] = value[row : row + 1] if whose is None else value[row : row + 1, : whose[row]]
         try:
             one = model(**short)
-        except InputError:  # so few positions are no grid
+        except InputError as refusal:
+            assert "grid" in str(refusal), "a row that stands beside longer ones is refused alone"
             continue
         padded = {**given, "lengths": lengths}
         alike(model, padded, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")

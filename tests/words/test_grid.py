@@ -16,7 +16,7 @@ from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.model import build
 from transformula.words import vocabulary
-from transformula.words.grid import middles
+from transformula.words.grid import real_windows
 
 ROWS, COLUMNS, WIDTH = 4, 5, 6
 CONVOLUTIONS: list[dict[str, Any]] = [
@@ -116,7 +116,7 @@ def test_padding_changes_nothing(name: str, options: Numbers) -> None:
     x = drawn(2, ROWS * COLUMNS, WIDTH)
     real = torch.arange(ROWS * COLUMNS) < torch.tensor([ROWS * COLUMNS, (ROWS - 2) * COLUMNS])[:, None]
     windows = [names[key] for key in ("side", "stride", "padding")] + [names.get("dilation", 1)]
-    kept = middles(real, COLUMNS, *windows)
+    kept = real_windows(real, COLUMNS, *windows)
     assert kept[0].all()
     count = int(kept[1].sum())
     assert kept[1, :count].all(), "real positions stand first"

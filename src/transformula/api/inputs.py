@@ -299,12 +299,13 @@ def must_predict(predictor: Predictor | None, folder: Path | None = None) -> Pre
     from ..interop.named import is_theirs
     from ..tasks.predictor import NoAnswer
 
+    place = "" if folder is None else f"{folder}: "
     if isinstance(predictor, NoAnswer):
-        raise InputError(predictor.why)
+        raise InputError(f"{place}{predictor.why}")
     if predictor is not None:
         return predictor
     if folder is not None and is_theirs(folder):
-        raise InputError(why_no_answer(folder))
+        raise InputError(f"{place}{why_no_answer(folder)}")
     raise InputError("this model has learned no task, so it has no answer to give: train it, or load a trained one")
 
 
@@ -315,15 +316,15 @@ def why_no_answer(folder: Path) -> str:
 
     model, config = model_of_folder(folder)
     named = ", ".join(map(str, config.get("architectures") or model.architectures[:1]))
-    outputs = f"in Python load({str(folder)!r}).module gives its outputs"
+    outputs = "in Python load(FOLDER).module gives its outputs"
     tokenizer = None
     try:
         tokenizer = tokenizer_of(folder) if is_tokenizer(folder) else None
         predictor_of_others(folder, tokenizer)
     except CheckpointError as error:
-        return f"{folder}: holds {named}, and {error}; {outputs}"
+        return f"holds {named}, and {error}; {outputs}"
     reads = check_model(folder).inputs
     if tokenizer is None and not {"tokens", "source"}.isdisjoint(reads):
         what = "which reads texts, and the folder holds no tokenizer: copy tokenizer.json from where it was made"
-        return f"{folder}: holds {named}, {what}; {outputs}"
-    return f"{folder}: holds {named}, and no verb answers by a model for {model.task}; {outputs}"
+        return f"holds {named}, {what}; {outputs}"
+    return f"holds {named}, and no verb answers by a model for {model.task}; {outputs}"

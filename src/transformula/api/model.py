@@ -263,7 +263,7 @@ class Model:
             settings = settings.model_copy(update={"speculate": DRAFT_TOKENS})
         predictor = self.predictor
         if predictor is not None and not predictor.continues:
-            must_predict(predictor)
+            must_predict(predictor, self.folder)
             instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
             raise InputError(f"this model does not go on with a text, it answers a source: {instead}")
         if tokens is not None:

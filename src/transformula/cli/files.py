@@ -96,11 +96,10 @@ def import_(given: Given) -> int:
     from ..interop.folder import convert
     from ..interop.hub import local_folder
     from ..interop.named import is_theirs
-    from ..tasks.predictor import NoAnswer
 
     source = local_folder(given["folder"])
     predictor = predictor_in(source) if is_theirs(source) else None
-    extras = None if predictor is None or isinstance(predictor, NoAnswer) else predictor.save
+    extras = None if predictor is None else predictor.save
     folder = convert(source, given["out"], read=given["format"], extras=extras)
     return given.show(f"wrote {folder}", {"folder": folder, "format": "transformula"})
 

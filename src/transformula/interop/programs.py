@@ -177,7 +177,7 @@ def picture_of_grids(model: Transformer) -> tuple[int, int] | None:
         for value in section.calls()
         if value.called.word.real in ("grid", "larger")
     ]
-    described += [each[-1] for each in described if each[0] == "larger"]  # what is made larger has two rows, too
+    described += [each[-1] for each in described if each[0] == "larger"]  # the smaller grid needs two rows as well
     grids = [each for each in described if grid_of(each, MOST_PIXELS, MOST_PIXELS) != NO_PICTURE]
     for side in range(1, MOST_PIXELS + 1) if grids else ():
         if all(min(grid_of(each, side, side)) > 1 for each in grids):

@@ -329,10 +329,10 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
         # contiguous: exported code would hold only for lengths whose strides are in the order of these
         return _real(lengths, other, inputs)[:, first::step].contiguous()
     if what == "grid":
-        from ..words.grid import middles
+        from ..words.grid import real_windows
 
         *windows, other = parts
-        return middles(_real(lengths, other, inputs), *windows)
+        return real_windows(_real(lengths, other, inputs), *windows)
     if what == "larger":
         from ..words.grid import larger
 

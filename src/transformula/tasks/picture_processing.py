@@ -201,7 +201,7 @@ def resizing_of(processing: Processing) -> tuple[list[Any], list[list[int]]]:
 
 
 def size_made(processing: Processing) -> tuple[int, int] | None:
-    """The (height, width) of what is made of every picture; None where that depends on the picture."""
+    """(height, width) of the processed pictures; None where it depends on the picture."""
     steps = steps_of(processing, 1)
     if steps["crops"]:
         height, width = steps["crops"][-1]

@@ -30,7 +30,7 @@ def results(side: int, window: int, stride: int, padding: int, dilation: int = 1
     return (side + 2 * padding - dilation * (window - 1) - 1) // stride + 1
 
 
-def middles(real: Tensor, columns: int, side: int, stride: int, padding: int, dilation: int) -> Tensor:
+def real_windows(real: Tensor, columns: int, side: int, stride: int, padding: int, dilation: int) -> Tensor:
     """Which windows a grid of the real rows alone has, (batch, windows), where `real` says which positions are real.
 
     Real positions stand first, row by row, and so do these.

@@ -50,7 +50,7 @@ class GridScores(Word):
     """s_hij = table_h[(r_i - r_j + side - 1) (2 side - 1) + c_i - c_j + side - 1]: a number for each head and for how
     many rows r and columns c two positions of a grid of side x side are apart.
 
-    table (1, (2 side - 1)^2, heads), such as `learned`, or what is made of the distances themselves; s (1, heads,
+    table (1, (2 side - 1)^2, heads): learned numbers, or numbers computed from `grid_distances`; s (1, heads,
     side^2, side^2), for the port `scores` of `window_attention`, or of attention over such a grid, row by row. No
     parameters. A causal stack refuses it. Raises InputError for a table of another number of rows.
     """
