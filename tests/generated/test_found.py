@@ -284,7 +284,7 @@ decoder:
         BUILT,
         """
 causal: false
-layer: x = x + mean(interleave(maxpool(x), x))
+layer: x = x + mean(interleave(maxpool(x), x)) + window_attention(mean(x), x, x, side=1, columns=2)
 """,
     ),
     (

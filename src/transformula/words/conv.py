@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, Word, choice, empty, flag, split, spread, whole, word
+from .word import At, Word, at_all_positions, choice, empty, flag, split, spread, whole, word
 
 
 @word(
@@ -215,8 +215,8 @@ class DynamicConv(Shift):
     def forward(  # type: ignore[override]
         self, x: Tensor, w: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None
     ) -> Tensor:
-        if w.dim() > 1 and x.shape[1] == 1:  # one position goes with all of w
-            x = x.expand(-1, w.shape[1], -1)
+        if w.dim() > 1:  # else a coefficient
+            x, w = at_all_positions(x, w)
         if real is not None:
             x = x.masked_fill(~real[..., None], 0)
         both = F.pad(x, (0, 0, self.n - self.ahead, self.ahead)) if at is None else self.after_last(x, state, at)

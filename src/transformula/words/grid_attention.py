@@ -10,7 +10,7 @@ from . import cpu
 from .grid import sides
 from .scores import one_type, open_blind_queries
 from .tables import Key, keep
-from .word import TypedWord, Word, flag, number, split, whole, word
+from .word import TypedWord, Word, at_all_positions, flag, number, split, whole, word
 
 _APART: dict[Key, tuple[Tensor]] = {}
 
@@ -209,6 +209,7 @@ class WindowAttention(Word):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, *, scores: Tensor | None = None, real: Tensor | None = None
     ) -> Tensor:
+        q, k, v = at_all_positions(q, k, v)
         shape, area = self.shape(q.shape[1]), self.side**2
         if scores is not None and not cpu.tracing() and scores.shape[1:] != (self.heads, area, area):
             raise InputError(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .cpu import numberless, tracing
-from .word import At, Word, whole, word
+from .word import At, Word, at_all_positions, whole, word
 
 
 class OwnSequence(Word):
@@ -121,8 +121,7 @@ class Interleave(OwnSequence):
     """
 
     def forward(self, *streams: Tensor) -> Tensor:
-        alike = torch.broadcast_tensors(*streams)  # type: ignore[no-untyped-call]  # one position goes with all
-        return torch.stack(alike, 2).flatten(1, 2)
+        return torch.stack(at_all_positions(*streams), 2).flatten(1, 2)
 
 
 @word(

@@ -410,6 +410,12 @@ class Matrix(nn.Module):
         return f"{x}, {size}"
 
 
+def at_all_positions(*streams: Tensor) -> list[Tensor]:
+    """Streams (batch, length, x) of one sequence; one of a single position, which goes with all, has it at each."""
+    length = next((x.shape[1] for x in streams if x.shape[1] != 1), 1)
+    return [x if x.shape[1] == length else x.expand(-1, length, -1) for x in streams]
+
+
 def spread(fan_in: int) -> float:
     """The default standard deviation of a matrix's entries: sqrt(1 / (3 fan_in))."""
     return math.sqrt(1 / (3 * max(1, fan_in)))
