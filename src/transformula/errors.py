@@ -31,16 +31,18 @@ TYPED: ContextVar[frozenset[str] | None] = ContextVar("TYPED", default=None)
 is the door. Errors name a setting as it is given there."""
 
 NO_MEMORY = re.compile(
-    "failed to map segment|allocat|out of memory|not enough memory|storage size|could not create a (primitive|memory)",
+    "failed to map segment|allocat|out of memory|not enough memory|storage size|could not create a (primitive|memory)|"
+    "error return without exception set|returned NULL without setting an exception",
     re.IGNORECASE,
 )
-"""What torch says where it gets no memory, on a CPU and on a GPU, oneDNN inside it, and who loads a library."""
+"""What torch says where it gets no memory, on a CPU and on a GPU, oneDNN inside it, and who loads a library. Python
+itself loses an error for which there is no memory, and says so by a SystemError."""
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that no memory could be had."""
     return isinstance(error, MemoryError) or (
-        isinstance(error, ImportError | RuntimeError) and NO_MEMORY.search(str(error)) is not None
+        isinstance(error, ImportError | RuntimeError | SystemError) and NO_MEMORY.search(str(error)) is not None
     )
 
 

@@ -159,6 +159,7 @@ def test_what_the_machine_refuses_is_an_error_of_ours(
         (MemoryError(), 1, "error: there is no memory for this: end other programs, raise the limit"),
         (ImportError("libtorch.so: failed to map segment from shared object"), 1, "no memory for this (libtorch"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 1, "no memory for this (DefaultCPU"),
+        (SystemError("error return without exception set"), 1, "no memory for this (error return"),
     ],
 )
 def test_errors_become_messages_and_exit_statuses(
@@ -173,7 +174,9 @@ def test_errors_become_messages_and_exit_statuses(
     assert said in shown.err and "Traceback" not in shown.err and shown.out == ""
 
 
-@pytest.mark.parametrize("raised", [ImportError("no module called x"), RuntimeError("a defect of ours")])
+@pytest.mark.parametrize(
+    "raised", [ImportError("no module called x"), RuntimeError("a defect of ours"), SystemError("bad argument")]
+)
 def test_other_errors_of_theirs_keep_their_traceback(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: list[str]) -> int:
         raise raised

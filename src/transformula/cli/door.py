@@ -102,7 +102,7 @@ def attempt(arguments: list[str]) -> int:
     except OSError as error:  # of the machine: a full disk, a file that may not be read
         ended = RunError(("" if error.filename is None else f"{error.filename}: ") + (error.strerror or str(error)))
         text = f"error: {ended}"
-    except (MemoryError, ImportError, RuntimeError) as error:
+    except (MemoryError, ImportError, RuntimeError, SystemError) as error:
         if not out_of_memory(error):
             raise
         ended = RunError(f"there is no memory for this{reason_of(error)}: {REMEDY}")
