@@ -47,6 +47,8 @@ CLOSING = """\
   x-transformers): `rotary_pairs`. One becomes the other by an order of the rows of queries and keys.
 - GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM, Falcon and DeBERTa v1 store queries, keys and values in one,
   head by head; Phi-3, GLM-4 and experts store the gate and the branch in one.
+- timm's MaxViT stores queries, keys and values in one, head by head; the output of its NesT reads the first channels of
+  all heads, then the second ones. Both become ours by an order of rows, or of columns.
 - Gemma and Nemotron store the weights of norms less 1.
 - Positions of OPT, BART, RoBERTa and torchscale begin at the third row of their table.
 - timm's LayerNorm has an eps of 1e-6 by default, PyTorch's and ours 1e-5.

@@ -10,13 +10,22 @@ from torch import Tensor, nn
 from tests.peers.carry import Theirs, Weights
 from tests.peers.case import CONTEXT, VOCAB, WIDTH
 
+COLUMNS = 4
+"""Of a grid of positions, where nothing else is said."""
+
 
 class Around(nn.Module):
     """logits = words norm(blocks(words[tokens] + positions)); `call(block, x)`: how a block is run causally."""
 
-    def __init__(self, blocks: Sequence[nn.Module], call: Callable[[nn.Module, Tensor], Tensor], norm: bool) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        call: Callable[[nn.Module, Tensor], Tensor],
+        norm: bool,
+        context: int = CONTEXT,
+    ) -> None:
         super().__init__()
-        self.words, self.positions = nn.Embedding(VOCAB, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.words, self.positions = nn.Embedding(VOCAB, WIDTH), nn.Embedding(context, WIDTH)
         self.blocks, self.call = nn.ModuleList(blocks), call
         self.norm = nn.LayerNorm(WIDTH) if norm else None
 
@@ -46,3 +55,15 @@ def around(layer: Callable[[str, Theirs], Weights]) -> Callable[[Theirs], Weight
 def causal(length: int) -> Tensor:
     """(length, length): -inf where a position lies ahead, else 0."""
     return torch.full((length, length), float("-inf")).triu(1)
+
+
+def channels_first(block: nn.Module, x: Tensor, columns: int = COLUMNS) -> Tensor:
+    """A block of (batch, channels, rows, columns), where positions are a grid, row by row."""
+    y: Tensor = block(x.transpose(1, 2).unflatten(2, (-1, columns)))
+    return y.flatten(2).transpose(1, 2)
+
+
+def channels_last(block: nn.Module, x: Tensor, columns: int = COLUMNS) -> Tensor:
+    """A block of (batch, rows, columns, channels), where positions are a grid, row by row."""
+    y: Tensor = block(x.unflatten(1, (-1, columns)))
+    return y.flatten(1, 2)
