@@ -1,4 +1,4 @@
-"""Attention whose heads are mixed, pooling over channels, and convolutions whose kernels a formula makes."""
+"""Attention whose heads are mixed, convolutions whose kernels a formula makes, and the Fourier transform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.peers.cases.timm import below, mlp
 from tests.peers.cases.x_transformers import decoder, model, named, xt_case
 from tests.peers.stand_in import absent
 
-KERNEL, COLUMNS = 3, 4
+KERNEL = 3
 
 
 def heads_of(leaf: Leaf) -> Leaf:
@@ -170,49 +170,6 @@ def dynamicconv() -> Pair:
     )
 
 
-class OnGrid(nn.Module):
-    """x + module(x), where positions are a grid of 4 columns, row by row."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        grid = x.transpose(1, 2).unflatten(2, (-1, COLUMNS))
-        return x + self.module(grid).flatten(2).transpose(1, 2)
-
-
-def spatial(name: str, pooled: str) -> Pair:
-    """Each position is multiplied by a number that a convolution makes of the mean and the largest of channels."""
-    with absent("torchvision"):
-        from timm.layers import cbam
-    text = f"""
-causal: false
-before: x = embed.words(tokens) + positions(tokens)
-layer: |
-  p = {pooled}
-  x = x + x * sigmoid(batchnorm.bn(conv2d.conv(p, 3, size=1, bias=False, columns={COLUMNS})))
-after: x = norm(x)
-"""
-
-    def layer(name: str, theirs: Theirs) -> Weights:
-        yield f"{name}.conv", theirs("module.conv.conv")
-        yield f"{name}.bn", theirs("module.conv.bn")
-
-    blocks = [OnGrid(getattr(cbam, name)(3)) for _ in range(DEPTH)]
-    return Pair(Around(blocks, alone, norm=True), text, around(layer), decodes=False)
-
-
-@case("timm-spatial-attn", "timm", "cbam.SpatialAttn")
-def spatial_attn() -> Pair:
-    return spatial("SpatialAttn", "join(channel_mean(x), channel_max(x))")
-
-
-@case("timm-light-spatial-attn", "timm", "cbam.LightSpatialAttn")
-def light_spatial_attn() -> Pair:
-    return spatial("LightSpatialAttn", "0.5 * channel_mean(x) + 0.5 * channel_max(x)")
-
-
 class AFT(nn.Module):
     """An attention-free layer (AFT-simple): x + W sigmoid(q) * sum of exp(k_j) v_j / sum of exp(k_j), j <= i."""
 
@@ -299,4 +256,50 @@ after: x = norm(x)
             yield f"{name}.attention.output", own("out_proj")
 
     blocks = [*(Fourier() for _ in range(DEPTH - 1)), Attended()]
+    return Pair(Around(blocks, alone, norm=True), text, around(layer), decodes=False)
+
+
+class Transform(nn.Module):
+    """The real part of the Fourier transform over positions and channels, as a mixer of tokens."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.fft2(x, dim=(1, 2)).real
+
+
+@case(
+    "timm-metaformer",
+    "timm",
+    "metaformer.MetaFormerBlock(token_mixer=..., res_scale_init_value=1.0)",
+    note="its mixer of tokens is the real part of PyTorch's fft2",
+)
+def metaformer() -> Pair:
+    """The transform of a norm, beside a skip that is weighed channel by channel; the MLP has StarReLU."""
+    with absent("torchvision"):
+        from timm.models.metaformer import MetaFormerBlock
+    text = """
+causal: false
+words:
+  star(x): y = scalar.scale(1) * relu(x) ** 2 + scalar.bias(0)
+before: x = embed.words(tokens) + positions(tokens)
+layer: |
+  x = vector.first_skip(1) * x + fourier(layernorm.first(x))
+  h = linear.up(layernorm.second(x), 4 * width, bias=False)
+  x = vector.second_skip(1) * x + linear.down(star.act(h), width, bias=False)
+after: x = norm(x)
+"""
+
+    def layer(name: str, theirs: Theirs) -> Weights:
+        for ours, n in (("first", 1), ("second", 2)):
+            yield f"{name}.{ours}", theirs(f"norm{n}")
+            yield f"{name}.{ours}_skip.weight", theirs(f"res_scale{n}")["scale"]
+        yield f"{name}.up", theirs("mlp.fc1")
+        yield f"{name}.down", theirs("mlp.fc2")
+        yield f"{name}.act.scale.weight", theirs("mlp.act")["scale"]
+        yield f"{name}.act.bias.weight", theirs("mlp.act")["bias"]
+
+    options = {"token_mixer": Transform, "norm_layer": nn.LayerNorm, "use_nchw": False, "res_scale_init_value": 1.0}
+    blocks = [MetaFormerBlock(WIDTH, **options) for _ in range(DEPTH)]
     return Pair(Around(blocks, alone, norm=True), text, around(layer), decodes=False)
