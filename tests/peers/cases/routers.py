@@ -257,3 +257,40 @@ output: logits = unembed(x)
 """  # noqa: E501
     numbers = {"hidden": HIDDEN, "expert": EXPERT, "kv_heads": KV_HEADS, "size": SIZE, "routed": ROUTED}
     return decoder(theirs, text, llama4_weights, depth=4, chunk=WINDOW, **numbers)
+
+
+@hub_case("PhimoeForCausalLM (router_jitter_noise=0.3)")
+def phimoe() -> Pair:
+    """The weight of an expert is a softmax over those that come near the largest; the second's is without the first."""
+    theirs = model(
+        "PhimoeForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, num_local_experts=ROUTED, router_jitter_noise=0.3,
+        **LOOPS, **rope(10000),
+    )  # fmt: skip
+    text = """
+jitter: 0.3
+words:
+  best(s, r): |
+    top = channel_max(s)
+    far = (top - r) / max(abs(r), top) - 2 * jitter
+    y = topk(softmax(where(far, -1e9, s)), 1)
+  mixture(x): |
+    r = linear.router(x, routed, bias=False)
+    w = best(r, r)
+    w = w + best(where(w, -1e9, r), r)
+    y = experts(x, n=routed, active=2, hidden=hidden, gated=True, activation="silu", bias=False, weights=w)
+before: x = embed.words(tokens)
+layer: |
+  x = x + attention(norm(x), kv_heads=kv_heads, rotary=10000, bias=False)
+  x = x + mixture(norm(x))
+after: x = norm(x)
+output: logits = unembed(x)
+"""
+
+    def weights(theirs: Theirs) -> Weights:
+        norms = {"attention_input_norm": "input_layernorm", "mixture_input_norm": "post_attention_layernorm"}
+        yield from named(norms=norms, mlp={})(theirs)
+        for n, layer in theirs.layers("model.layers"):
+            for ours, leaf in experts(f"layers.{n}.mixture.experts", layer("mlp"), "router"):
+                yield ours.replace("experts.router", "router"), leaf
+
+    return decoder(theirs, text, weights, hidden=HIDDEN, kv_heads=KV_HEADS, routed=ROUTED)
