@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -110,6 +111,56 @@ after: x = norm(x)
             yield f"{name}.{ours}_norm", theirs(f"{part}.bn")
 
     return pair([BasicBlock(WIDTH, 8, 12, "s") for _ in range(DEPTH)], text, layer, channels_first)
+
+
+@case("timm-inception-next", "timm", "inception_next.MetaNeXtBlock(token_mixer=InceptionDWConv2d(band_kernel_size=5))")
+def inception_next() -> Pair:
+    """Of 32 channels 20 stay; 4 have a square kernel, 4 one along rows, 4 one along columns.
+
+    Our kernels of grids are squares. Along a row it is `conv` over all positions, with zeros behind each row that keep
+    rows apart; along a column `dynamic_conv` over rows, each of which is one position."""
+    with absent("torchvision"):
+        from timm.models.inception_next import InceptionDWConv2d, MetaNeXtBlock
+    band = 5
+    text = f"""
+causal: false
+few: width // 8
+band: {band}
+columns: {COLUMNS}
+apart: columns + band // 2
+words:
+  as_rows(x): y = space_to_depth(x, columns, dimensions=1)
+  as_grid(rows, x): |
+    y = upsample(depth_to_space(rows, columns, dimensions=1), like=x, columns=columns, to_columns=columns)
+  along(x): |
+    y = conv(depth_to_space(pad(as_rows(x), apart * few), apart, dimensions=1), band, depthwise=True)
+    y = as_grid(slice(space_to_depth(y, apart, dimensions=1), 1, columns * few), x)
+  down(x): |
+    kernels = repeat(vector.kernel(0, size=few * band), columns)
+    y = as_grid(dynamic_conv(as_rows(x), kernels, band, heads=columns * few), x) + vector.bias(0, size=few)
+  mixed(x): |
+    stay = width - 3 * few
+    square = conv2d.square(slice(x, stay + 1, few), 3, depthwise=True, columns=columns)
+    y = join(slice(x, 1, stay), square, along(slice(x, stay + few + 1, few)), down(slice(x, stay + 2 * few + 1)))
+before: x = embed.words(tokens) + positions(tokens)
+layer: x = x + vector.scale(1) * mlp(batchnorm.norm(mixed(x)), activation="gelu")
+after: x = norm(x)
+"""
+
+    def layer(name: str, theirs: Theirs) -> Weights:
+        mixer, down = theirs("token_mixer"), theirs("token_mixer.dwconv_h")
+        yield f"{name}.mixed.square", mixer("dwconv_hw")
+        along = mixer("dwconv_w")
+        yield f"{name}.mixed.along.conv", {"weight": along["weight"].squeeze(2), "bias": along["bias"]}
+        yield f"{name}.mixed.down.kernel.weight", down["weight"].flatten()
+        yield f"{name}.mixed.down.bias.weight", down["bias"]
+        yield f"{name}.norm", theirs("norm")
+        yield f"{name}.mlp.up", matrix(theirs("mlp.fc1"))
+        yield f"{name}.mlp.down", matrix(theirs("mlp.fc2"))
+        yield f"{name}.scale.weight", theirs["gamma"]
+
+    mixer = partial(InceptionDWConv2d, band_kernel_size=band)
+    return pair([MetaNeXtBlock(WIDTH, token_mixer=mixer) for _ in range(DEPTH)], text, layer, channels_first)
 
 
 @xt_case("shift_tokens=2")
