@@ -40,7 +40,8 @@ pick(x,1) pick(x,at="end") top(x,keep=0.5) linear_attention(x) gru(x) lstm(x) co
 running_max(x) dynamic_conv(x,x,3) slice(x,1,3) where(x,1,x) fourier(x) indicator(tokens,1) shift(x,-1)
 rotary(x) dot_scores(x,x) sum_heads(x,x) relative_bias(x) collapse(x) repeat(x,2) gate(x,x) lowrank(x,2) maxpool(x,2)
 conv2d(x,3) conv2d(x,2,stride=2) pool2d(x,3) window_attention(x,x,x,2) grid_scores(grid_distances(2),2)
-upsample(x,2) upsample(x,like=y) depth_to_space(x,2) every(x,2) interleave(x,y)
+upsample(x,2) upsample(x,like=y) depth_to_space(x,2) space_to_depth(x,2)
+depth_to_space(join(x,y),2,dimensions=1) space_to_depth(x,2,dimensions=1)
 depth: width: layer: layers: before: after: order: share: causal: words: language: name: inputs: extra: about:
 + - * / // % ** ( ) [ ] [:] = == . , ; : # | " \\ 0 1 2 -1 0.5 1e9 1e-9 1e400 9999999999 007 0x10 1_0 1j ² ١ ℵ é
 """

@@ -284,7 +284,9 @@ decoder:
         BUILT,
         """
 causal: false
-layer: x = x + mean(interleave(maxpool(x), x)) + window_attention(mean(x), x, x, side=1, columns=2)
+layer: |
+  x = x + mean(depth_to_space(join(maxpool(x), x), 2, dimensions=1))
+  x = x + window_attention(mean(x), x, x, side=1, columns=2)
 """,
     ),
     (

@@ -418,9 +418,9 @@ def test_positions_in_turn_of_every_length(tmp_path: Path) -> None:
     depth: 1
     vocab: 11
     causal: false
-    before: t = embed(tokens); x = interleave(t, linear(t, 8))
+    before: t = embed(tokens); x = depth_to_space(join(t, linear(t, 8)), 2, dimensions=1)
     layer: x = x + attention(norm(x))
-    output: y = linear(every(x, 2, 2), 3)
+    output: y = linear(part(space_to_depth(x, 2, dimensions=1), 2, 2), 3)
     """
     model = randomize(build(check(read_text(text), vocabulary()))).eval()
     exported = programs.programs_of(model)["model"].exported.module()

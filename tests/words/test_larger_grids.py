@@ -1,4 +1,4 @@
-"""`upsample`, `depth_to_space`, `interleave`, `every` against loops and PyTorch; padding; what is refused."""
+"""`upsample` and `depth_to_space` against loops and PyTorch; streams in turn; padding; what is refused."""
 
 from __future__ import annotations
 
@@ -156,20 +156,15 @@ def test_a_transposed_convolution_without_overlap() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_interleave_by_hand_and_back(count: int) -> None:
+def test_in_turn_by_hand_and_back(count: int) -> None:
+    """As the docstrings have it: of a join `depth_to_space`, back `part` of `space_to_depth`."""
     streams = [drawn(2, 5, WIDTH) + k for k in range(count)]
-    y = make("interleave", dict.fromkeys("abcd"[:count], WIDTH))[0](*streams)
+    joined = make("join", dict.fromkeys("abcd"[:count], WIDTH))[0](*streams)
+    y = make("depth_to_space", {"x": count * WIDTH}, n=count, dimensions=1)[0](joined)
     assert torch.equal(y, torch.stack([s[:, i] for i in range(5) for s in streams], 1))
+    apart = make("space_to_depth", {"x": WIDTH}, n=count, dimensions=1)[0](y)
     for k, stream in enumerate(streams, 1):
-        assert torch.equal(make("every", {"x": WIDTH}, n=count, first=k)[0](y), stream)
-
-
-def test_every_takes_what_is_left_at_the_end() -> None:
-    x = drawn(2, 8, WIDTH)
-    assert torch.equal(make("every", {"x": WIDTH}, n=3)[0](x), x[:, [0, 3, 6]])
-    assert torch.equal(make("every", {"x": WIDTH}, n=3, first=5)[0](x), x[:, [4, 7]])
-    with pytest.raises(InputError, match=r"every\(x, 3, 9\): there is no position 9 in a sequence of 8"):
-        make("every", {"x": WIDTH}, n=3, first=9)[0](x)
+        assert torch.equal(make("part", {"x": count * WIDTH}, i=k, n=count)[0](apart), stream)
 
 
 def model(text: str) -> Any:
@@ -182,9 +177,12 @@ depth: 1
 heads: 2
 vocab: 11
 causal: {causal}
-before: t = embed(tokens); x = interleave(t, linear(t, width), sin(t))
+words:
+  turns(a, b, c): x = depth_to_space(join(a, b, c), 3, dimensions=1)
+  turn(x, k): y = part(space_to_depth(x, 3, dimensions=1), k, 3)
+before: t = embed(tokens); x = turns(t, linear(t, width), {third})
 layer: x = x + attention(norm(x), rotary=10000); x = x + mlp(norm(x))
-output: logits = linear(every(x, 3, {place}), 5)
+output: logits = linear(turn(x, {place}), 5)
 """
 IDS = torch.randint(11, (2, 6), generator=torch.Generator().manual_seed(2))
 
@@ -195,23 +193,27 @@ def test_positions_in_turn_see_those_before(causal: str) -> None:
     changed = IDS.clone()
     changed[:, 3] = (IDS[:, 3] + 1) % 11
     for place in (1, 3):
-        made = model(TURNS.format(causal=causal, place=place))
+        made = model(TURNS.format(causal=causal, place=place, third="sin(t)"))
         same = (made(IDS) == made(changed)).all(-1)
         assert made(IDS).shape == (2, 6, 5)
         assert same[:, :3].all() == (causal == "true") and not same[:, 3:].any()
 
 
-@pytest.mark.parametrize("causal", ["true", "false"])
-def test_padding_of_positions_in_turn(causal: str) -> None:
-    made = model(TURNS.format(causal=causal, place=2))
+@pytest.mark.parametrize(
+    ("causal", "third"), [("true", "sin(t)"), ("false", "sin(t)"), ("false", "pick(learned(1), 1)")]
+)
+def test_padding_of_positions_in_turn(causal: str, third: str) -> None:
+    """A padded row beside a longer one gets what it gets alone; one position, which all see, may be a turn."""
+    made = model(TURNS.format(causal=causal, place=2, third=third))
     together = made(IDS, lengths=torch.tensor([6, 4]))
     torch.testing.assert_close(together[1:, :4], made(IDS[1:, :4]))
     torch.testing.assert_close(together[:1], made(IDS[:1]))
 
 
-@pytest.mark.parametrize("word", ["interleave(t, t)", "every(t, 2)", "depth_to_space(linear(t, 16), 2, dimensions=1)"])
+@pytest.mark.parametrize("word", ["space_to_depth", "depth_to_space"])
 def test_what_makes_a_sequence_is_not_decoded(word: str) -> None:
-    text = f"width: 8\ndepth: 1\nvocab: 11\nbefore: t = embed.words(tokens); x = {word}\nlayer: x = x + mlp(x)"
+    before = f"t = embed.words(tokens); x = linear({word}(t, 2, dimensions=1), 8)"
+    text = f"width: 8\ndepth: 1\nvocab: 11\nbefore: {before}\nlayer: x = x + mlp(x)"
     with pytest.raises(InputError, match=r"makes a sequence of its own length, which cannot be decoded step by step"):
         model(text).start(1, 4)
 
@@ -235,7 +237,8 @@ LARGER = [
     "depth_to_space(linear(t, 24), 3, dimensions=1)",
     "conv2d(upsample(t, 2, columns=3), 3, columns=6)",
     "upsample(t, 2, columns=3) + depth_to_space(linear(t, 32), 2, columns=3)",
-    "interleave(t, linear(t, 8)) + depth_to_space(linear(t, 16), 2, dimensions=1)",
+    "depth_to_space(join(t, linear(t, 8)), 2, dimensions=1) + depth_to_space(linear(t, 16), 2, dimensions=1)",
+    "space_to_depth(depth_to_space(join(t, linear(t, 24)), 4, dimensions=1), 2, dimensions=1)",
 ]
 
 
@@ -273,11 +276,9 @@ def test_a_size_that_is_stated_is_real_throughout() -> None:
         ("upsample(t, 2, columns=3) + depth_to_space(linear(t, 72), 3, columns=3)", "different sequences"),
         ("depth_to_space(t, 3)", r"the width 8 does not divide into 3 \*\* 2 positions"),
         ("depth_to_space(t, 2, dimensions=1, columns=4)", "columns= is of a grid"),
-        ("interleave(t, every(t, 2))", "different sequences"),
-        ("interleave(t, linear(t, 4))", "widths differ: 8 and 4"),
-        ("interleave(t)", "interleave"),
-        ("every(t, 0)", "n.* 1"),
-        ("every(t, 2, 0)", "first.* 1"),
+        ("depth_to_space(join(t, tail(t, 2)), 2, dimensions=1)", "different sequences"),
+        ("interleave(t, t)", "did you mean depth_to_space"),
+        ("every(t, 3, 2)", "did you mean space_to_depth"),
     ],
 )
 def test_bad_options(made: str, message: str) -> None:

@@ -162,8 +162,6 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("tail", X, {"first": 3}),
     *[("space_to_depth", X, {"n": 2, **o}) for o in ({}, {"dimensions": 1}, {"columns": 2})],
     ("masked_scatter", {"a": 32, "ids": 1, "b": 32}, {"id": 1}),
-    *[("every", X, {"n": 2, **o}) for o in ({}, {"first": 4})],
-    *[("interleave", dict.fromkeys(names, 32), {}) for names in ("ab", "abcd")],
     *[("depth_to_space", X, {"n": 2, "columns": 3, **o}) for o in ({}, {"parts": "channel"})],
     ("depth_to_space", X, {"n": 4, "dimensions": 1}),
     *[("upsample", X, {"n": 2, "columns": 3, "kind": kind}) for kind in ("nearest", "bilinear")],
@@ -172,7 +170,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
 BATCH, LENGTH, ENTRIES = 2, 6, 3
 GRID = 16  # positions of the words that need a grid whose sides are even
-OF_OTHER_LENGTHS = ("prepend", "tail", "space_to_depth", "depth_to_space", "every", "interleave")
+OF_OTHER_LENGTHS = ("prepend", "tail", "space_to_depth", "depth_to_space")
 
 
 def streams_of(

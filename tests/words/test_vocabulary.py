@@ -22,7 +22,7 @@ rmsnorm batchnorm scalenorm l2norm dyt relu gelu gelu_tanh quick_gelu elu silu t
 topk min max softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate
 gru_gate mix attend expand read write collapse frames logmel groupnorm scan selective_scan arange delta
 space_to_depth masked_scatter attention_weights channel_max conv2d dynamic_conv fourier indicator
-depth_to_space every interleave upsample grid_distances grid_scores window_attention
+depth_to_space upsample grid_distances grid_scores window_attention
 mix_heads pool2d running_max stop_gradient tail values weighted_sum where""".split()
 
 OUTSIDE = """

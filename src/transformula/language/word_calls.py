@@ -349,8 +349,6 @@ class WordCall:
             if ports[whose].sequence:
                 return ports[whose].sequence
             raise self.wrong("check-failed", detail=f"{whose}= is {describe(ports[whose])}, which has no positions")
-        if whose == "own" and self.record.together:
-            self.one_sequence()
         if whose == "own":
             sequence = f"{self.name}.{len(self.scope.section.values)}.{self.scope.section.title}"
             if "rows" in resolved:
@@ -358,12 +356,6 @@ class WordCall:
             return self.model.alike.setdefault(self.made_as(sequence), sequence)
         if not self.streams:
             return ""
-        sequences = self.one_sequence()
-        return sequences[0] if whose == "first" else ""
-
-    def one_sequence(self) -> list[str]:
-        """The sequences of the streams. Raises FormulaError where they differ in what reads them position by
-        position."""
         sequences, by_name = [value.sequence for _, value in self.streams], dict(self.streams)
         if self.record.kind in ("positions", "scores", "input", "output") and not self.record.together:
             pairs = [[by_name[name].sequence for name in pair if name in by_name] for pair in ONE_SEQUENCE]
@@ -372,7 +364,7 @@ class WordCall:
             sequences = pairs[0] or [""]
         for left, right, *_ in (pair for pair in pairs if len(set(pair)) > 1):
             raise self.context.apart(self.place, left or "none", right or "none")
-        return sequences
+        return sequences[0] if whose == "first" else ""
 
     def made_as(self, sequence: str) -> tuple[Any, ...]:
         """By what two sequences that words make are one: they have the same positions of the same stream."""
@@ -380,7 +372,7 @@ class WordCall:
         if record.real not in ("strided", "grid", "larger"):
             return (sequence,)
         numbers, made = map(self.expression, record.strided), record.name if record.real == "strided" else record.real
-        return (made, next((value.sequence for _, value in self.streams if value.sequence), ""), *numbers)
+        return (made, self.streams[0][1].sequence, *numbers)
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
         values = [value for _, value in self.streams]

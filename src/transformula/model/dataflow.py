@@ -275,8 +275,7 @@ def grid_made(value: Value, architecture: Architecture) -> tuple[Any, ...]:
     """The sequence that a word of grids makes of another, described."""
     if value.called.word.real == "larger":
         n, dimensions, columns, *_ = numbers_made(value)
-        made_from = next((stream.sequence for stream in value.args if stream.sequence), "")
-        return ("larger", max(n, 1), dimensions, columns, description(made_from, architecture))
+        return ("larger", max(n, 1), dimensions, columns, description(value.args[0].sequence, architecture))
     keys = ("columns", "side", "stride", "padding", "dilation")
     windows = (int(value.called.options.get(key, 1)) for key in keys)
     return ("grid", *windows, description(value.args[0].sequence, architecture))

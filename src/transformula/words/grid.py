@@ -344,7 +344,8 @@ class DepthToSpace(OwnSequence):
     position stand together. With `parts="channel"` each channel of all positions does (PyTorch's pixel_shuffle). The
     grid is square unless `columns` says how many positions a row of it has.
 
-    `dimensions=1`: [y_(n i), ..., y_(n i + n - 1)] = x_i, (batch, length, n y) to (batch, n length, y).
+    `dimensions=1`: [y_(n i), ..., y_(n i + n - 1)] = x_i, (batch, length, n y) to (batch, n length, y). Of a join it
+    puts several streams in turn: depth_to_space(join(a, b, c), 3, dimensions=1) is a_1, b_1, c_1, a_2, ...
 
     A sequence of its own; a position of it is real if the one that it is made of is. No parameters. Raises InputError
     for a length that is no such grid.

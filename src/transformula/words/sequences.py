@@ -1,6 +1,5 @@
-"""Positions moved from one sequence to another, without weights: `tail` leaves the first out, `every` takes each n-th,
-`interleave` those of several in turn, `space_to_depth` makes one of several, `masked_scatter` puts those of one
-sequence into another."""
+"""Positions moved from one sequence to another, without weights: `tail` leaves the first out, `space_to_depth` makes
+one of several, `masked_scatter` puts those of one sequence into another."""
 
 import math
 from typing import Any
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .cpu import numberless, tracing
-from .word import At, Word, at_all_positions, whole, word
+from .word import At, Word, whole, word
 
 
 class OwnSequence(Word):
@@ -57,74 +56,6 @@ class Tail(OwnSequence):
 
 
 @word(
-    "every",
-    streams=("x",),
-    numbers=("n", "first"),
-    kind="shape",
-    sequence="own",
-    real="strided",
-    strided=("first - 1", "n"),
-    reach="past",
-    options={
-        "n": whole("how far the positions that are taken are apart", minimum=1),
-        "first": whole("the position that comes first, from 1", 1, minimum=1),
-    },
-    initial_scale="same",
-    example="before: t = embed.words(tokens); x = interleave(t, linear(t, width))\n"
-    "layer: x = x + attention(norm(x), rotary=10000)\noutput: logits = unembed.words(every(x, 2))",
-    equation="y_i = x_(first + n (i - 1))",
-    source="the positions of states among those of returns and actions: Decision Transformer, 2106.01345",
-)
-class Every(OwnSequence):
-    """y_i = x_(first + n (i - 1)): every n-th position, from `first` on, (batch, length, x) to (batch, ceil((length -
-    first + 1) / n), x).
-
-    A sequence of its own: of y = interleave(a, b), every(y, 2) is a and every(y, 2, 2) is b. No parameters. Raises
-    InputError where there is no such position.
-    """
-
-    def __init__(self, x: int, n: int, first: int, causal: bool = True) -> None:
-        super().__init__()
-        self.n, self.first = n, first
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.shape[1] < self.first:
-            there = f"there is no position {self.first} in a sequence of {x.shape[1]}"
-            raise InputError(f"every(x, {self.n}, {self.first}): {there}")
-        return x[:, self.first - 1 :: self.n]
-
-
-@word(
-    "interleave",
-    streams=(("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")),
-    kind="shape",
-    width="a",
-    sequence="own",
-    real="larger",
-    strided=("2 + (c > 0) + (d > 0)", "1", "0", "0", "0"),
-    equal=True,
-    together=True,
-    reach="past",
-    initial_scale="same",
-    example="before: t = embed.words(tokens); x = interleave(t, linear(t, width))\n"
-    "layer: x = x + attention(norm(x), rotary=10000)\noutput: logits = unembed.words(every(x, 2))",
-    equation="y = a_1, b_1, a_2, b_2, ...",
-    source="returns, states and actions as one sequence: Decision Transformer, Chen et al., 2106.01345",
-)
-class Interleave(OwnSequence):
-    """y = a_1, b_1, a_2, b_2, ...: the positions of two to four streams of one sequence in turn, n of (batch, length,
-    x) to (batch, n length, x). In a causal stack b_i is behind a_i, which does not see it.
-
-    A sequence of its own, whose position is real if the one that it is made of is. A stream of one position, which all
-    see, is the same in each turn. No parameters. Decoding counts the positions of the sequence that is written, one at
-    a step, and here a step would make n: InputError.
-    """
-
-    def forward(self, *streams: Tensor) -> Tensor:
-        return torch.stack(at_all_positions(*streams), 2).flatten(1, 2)
-
-
-@word(
     "space_to_depth",
     streams=("x",),
     numbers=("n",),
@@ -158,7 +89,9 @@ class SpaceToDepth(OwnSequence):
     says how many positions a row of it has.
 
     `dimensions=1`: y_i = [x_(n i), ..., x_(n i + n - 1)], of n positions that follow one another, (batch, length, x) to
-    (batch, floor(length / n), n x), as frames of a sound are stacked. Fewer than n at the end are left out.
+    (batch, floor(length / n), n x), as frames of a sound are stacked. Fewer than n at the end are left out. Streams
+    that stand in turn (see `depth_to_space`) are so taken apart: part(space_to_depth(x, 3, dimensions=1), 2, 3) is the
+    second of three, every third position from the second on.
 
     A sequence of its own; one of its positions is real if all that it is made of are. No parameters. Raises InputError
     for a length that is no such grid, and for a grid that does not divide into squares.
