@@ -27,8 +27,10 @@ Published code that the tests run beside ours. The reference's model is built sm
 drawn at random (norms, biases and coefficients too), its weights are carried over to our text, and both get the same
 tokens in float64, evaluating. *One pass* is the largest difference of the logits over the largest logit. *Decoding* is
 the same for our decoding in chunks, against theirs with its cache; with a star, against their one pass, where they do
-not decode or do not keep what it takes. A test fails above 1e-9, and if a parameter of either side was left over. What
-stands here was measured with the versions named, by `python docs/make_checked_against.py`.
+not decode or do not keep what it takes. *Gradients* is the same for the gradients of all parameters of the reference,
+of the sum of tanh(logits) squared; ours are led back the way on which the weights were carried. A test fails above
+1e-9, and if a parameter of either side was left over. What stands here was measured with the versions named, by
+`python docs/make_checked_against.py`.
 
 References that ask for float32 by name, in norms or softmaxes, are given float64 in its place; nothing else of them is
 changed. How weights are carried stands in [`tests/peers/cases`](../../tests/peers/cases), one file for each family,
@@ -43,6 +45,8 @@ CLOSING = """\
   what stays; GTrXL's own, our `gru_gate`, has the reset before it, and z weighs what is new.
 - x-transformers keeps weights of norms less 1, has no biases in norms and attention, multiplies learned positions by
   the inverse root of the width, and divides by lengths without an eps.
+- A table of PyTorch's with a `padding_idx` never trains that row where it is looked up, be it padding or not. Ours has
+  no such row: what stands on padding is not read. These rows are left out where gradients are compared.
 - Rotary positions turn channels by halves (LLaMA, GPT-NeoX, Falcon, Phi) or by neighbors (GPT-J, Cohere, GLM-4,
   x-transformers): `rotary_pairs`. One becomes the other by an order of the rows of queries and keys.
 - GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM, Falcon and DeBERTa v1 store queries, keys and values in one,
@@ -79,26 +83,27 @@ what ours does.
 """
 
 
-def number(value: float) -> str:
-    """1 digit of it."""
+def number(value: float | None) -> str:
+    """1 digit of it; "-": not measured."""
+    if value is None:
+        return "-"
     return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def row(case: Case, compared: Compared) -> str:
     """One case: name, reference, differences, what was done."""
     name = f"[{case.entry}](gallery.md#{case.entry})" if case.entry else case.name
-    decoding = "-"
-    if compared.decoding is not None:
-        decoding = number(compared.decoding) + ("" if compared.they_decoded else "\\*")
-    return (
-        f"| {name} | {case.package} {case.version} | `{case.reference}` | {number(compared.whole)} | {decoding} "
-        f"| {case.note} |"
-    )
+    decoding, gradients = (number(off) for off in (compared.decoding, compared.gradients))
+    if compared.decoding is not None and not compared.they_decoded:
+        decoding += "\\*"
+    measured = f"{number(compared.whole)} | {decoding} | {gradients}"
+    return f"| {name} | {case.package} {case.version} | `{case.reference}` | {measured} | {case.note} |"
 
 
 def table(title: str, first: str, rows: Iterable[str]) -> list[str]:
     """A heading and its table."""
-    head = [f"| {first} | package | reference | one pass | decoding | for the comparison |", "| --- " * 6 + "|"]
+    columns = [first, "package", "reference", "one pass", "decoding", "gradients", "for the comparison"]
+    head = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     return ["", f"## {title}", "", *head, *rows]
 
 

@@ -10,7 +10,7 @@ A case writes down the reference's parameters under our names, module by module:
 
 A value is the reference's module (all parameters that stand directly in it, under their own names `weight`, `bias`), a
 mapping from such names to tensors, or one tensor, whose name is then given in full. `carry` loads them, and fails if
-a parameter of either side is left over.
+a parameter of either side is left over. `gradients` leads those of ours back the same way, to be compared with theirs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Theirs(Mapping[str, Tensor]):
     @classmethod
     def of(cls, module: nn.Module) -> Theirs:
         """The parameters of a module; tables that it holds as such, and does not train, are none."""
-        return cls({name: p.detach() for name, p in module.named_parameters() if p.requires_grad})
+        return cls({name: p for name, p in module.named_parameters() if p.requires_grad})
 
     def __call__(self, name: str) -> Theirs:
         below = Theirs(self.tensors, f"{self.prefix}{name}.", self.taken)
@@ -81,24 +81,62 @@ Value = Theirs | Leaf | Tensor
 Weights = Iterable[tuple[str, Value]]
 
 
+@torch.no_grad()
 def carry(ours: nn.Module, theirs: nn.Module, weights: Callable[[Theirs], Weights]) -> None:
     """Load the reference's parameters into ours; running statistics may be given, too. Every parameter of both sides is
     used, once of ours."""
-    given: dict[str, Tensor] = {}
     source = Theirs.of(theirs)
-    for name, value in weights(source):
-        for full, tensor in [(name, value)] if isinstance(value, Tensor) else named(name, value):
-            assert full not in given, f"{full} is given twice"
-            given[full] = tensor
+    given = by_our_names(weights(source))
     assert not source.left(), f"parameters of the reference that nothing used: {sorted(source.left())}"
     own = {**{name: b for name, b in ours.named_buffers() if name in given}, **dict(ours.named_parameters())}
     assert set(given) == set(own), (
         f"ours, not given: {sorted(set(own) - set(given))}; given, not ours: {sorted(set(given) - set(own))}"
     )
-    with torch.no_grad():
-        for name, tensor in given.items():
-            assert own[name].shape == tensor.shape, f"{name}: {tuple(tensor.shape)} for {tuple(own[name].shape)}"
-            own[name].copy_(tensor)
+    for name, tensor in given.items():
+        assert own[name].shape == tensor.shape, f"{name}: {tuple(tensor.shape)} for {tuple(own[name].shape)}"
+        own[name].copy_(tensor)
+
+
+def by_our_names(weights: Weights) -> dict[str, Tensor]:
+    """The tensors by the full names of ours."""
+    given: dict[str, Tensor] = {}
+    for name, value in weights:
+        for full, tensor in [(name, value)] if isinstance(value, Tensor) else named(name, value):
+            assert full not in given, f"{full} is given twice"
+            given[full] = tensor
+    return given
+
+
+def gradients(
+    ours: nn.Module, theirs: nn.Module, weights: Callable[[Theirs], Weights], still: Sequence[str] = ()
+) -> tuple[Tensor, Tensor]:
+    """What both have as the gradient of the reference's parameters, all in one row each.
+
+    Ours is led back through `weights` by the chain rule: what is scaled on its way to ours, cut, or given to several is
+    so scaled, put together and added up. The gradients of ours whose names end with one of `still` follow; there the
+    reference trains nothing, and has 0. A row of a table that is its `padding_idx` gets no gradient there where it is
+    looked up; it is left out.
+    """
+    source = Theirs.of(theirs)
+    given, own = by_our_names(weights(source)), dict(ours.named_parameters())
+    moved = {name: tensor for name, tensor in given.items() if tensor.requires_grad and name in own}
+    zero = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in own.items()}
+    known = list(source.tensors.values())
+    back = torch.autograd.grad(list(moved.values()), known, [zero[name] for name in moved], allow_unused=True)
+    held = [zero[name] for name in own if name.endswith(tuple(still))]
+    led = [torch.zeros_like(p) if grad is None else grad for p, grad in zip(known, back, strict=True)]
+    have = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in known]
+    idle = {id(table.weight): table.padding_idx for table in theirs.modules() if isinstance(table, nn.Embedding)}
+    for p, *both in zip(known, led, have, strict=True):
+        if (row := idle.get(id(p))) is not None:
+            for grad in both:
+                grad[row] = 0
+    return flat([*led, *held]), flat([*have, *(torch.zeros_like(grad) for grad in held)])
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    """All numbers in one row."""
+    return torch.cat([tensor.flatten() for tensor in tensors])
 
 
 def named(name: str, leaf: Leaf) -> Iterator[tuple[str, Tensor]]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.peers.carry import Theirs, Weights, carry, difference, in_double, randomize
+from tests.peers.carry import Theirs, Weights, carry, difference, gradients, in_double, randomize
 from transformula import gallery
 from transformula.interop.parity.calls import CHUNKS
 from transformula.interop.parity.calls import real as real
@@ -52,6 +52,8 @@ class Pair:
     """From the inputs to a mask of the results that are compared; None: of all tokens that are no padding."""
     decodes: bool = True
     """Whether ours is decoded step by step."""
+    still: tuple[str, ...] = ()
+    """How the names end of our parameters that the reference does not train: ours must have no gradient."""
     changed: Mapping[str, str] = field(default_factory=dict)
     """What stands in the entry's text -> what is put in its place, where a constant differs; the note says so."""
 
@@ -103,13 +105,22 @@ class Case:
             stepped = None if pair.steps is None else pair.steps(*inputs.values(), CHUNKS)
         ours = pair.ours()
         assert not self.entry or pair.text == self.entry
+        real = (pair.where or real_positions)(inputs)
         with torch.no_grad():
-            real = (pair.where or real_positions)(inputs)
             off = difference(pair.result(ours(**inputs))[real], theirs[real])
             decoding = None
             if pair.decodes:
                 decoding = difference(decoded(ours, inputs), theirs if stepped is None else stepped)
-        return Compared(off, decoding, stepped is not None)
+        with in_double():
+            loss((pair.run or pair.theirs)(*inputs.values())[real]).backward()
+        loss(pair.result(ours(**inputs))[real]).backward()
+        learned = difference(*gradients(ours, pair.theirs, pair.weights, pair.still))
+        return Compared(off, decoding, learned, stepped is not None)
+
+
+def loss(result: Tensor) -> Tensor:
+    """What both are asked the gradients of: the sum of tanh(result) squared."""
+    return result.tanh().square().sum()
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,8 @@ class Compared:
     """Of one pass over all."""
     decoding: float | None
     """Of our decoding in chunks, against their decoding, or where they do not decode, their one pass."""
+    gradients: float
+    """Of the gradients of all its parameters."""
     they_decoded: bool
 
 

@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.peers.carry import Theirs, by_heads, carry, difference, halves_of_pairs, in_double, randomize, thirds
+from tests.peers.carry import (
+    Theirs,
+    by_heads,
+    carry,
+    difference,
+    gradients,
+    halves_of_pairs,
+    in_double,
+    randomize,
+    thirds,
+)
 from tests.peers.case import Case, Pair, cases
 from transformula import gallery
 
@@ -39,6 +49,32 @@ def test_queries_and_keys_swapped_are_seen() -> None:
             yield f"{begin}.{names.get(end, end)}" if begin else name, leaf
 
     assert changed("gpt2", weights=swapped).compare().whole > 1e-3
+
+
+def test_gradients_are_led_back_through_what_was_done_to_the_weights() -> None:
+    """Scaled, shifted and cut, given to two modules, or to none that learns; a row of padding is not asked."""
+    theirs, ours = torch.nn.Embedding(4, 2, padding_idx=1), torch.nn.Module()
+    for name, count in {"a": 4, "b": 3, "c": 1}.items():
+        ours.add_module(name, torch.nn.Embedding(count, 2))
+    randomize(theirs), randomize(ours)
+
+    def weights(given: Theirs):
+        yield "a.weight", 3 * given["weight"] + 1
+        yield "b.weight", given["weight"][1:]
+        yield "c.weight", torch.ones(1, 2)
+
+    a, b, c = (module.weight for module in (ours.a, ours.b, ours.c))
+    a.grad, b.grad, c.grad = torch.randn(4, 2), torch.randn(3, 2), torch.zeros(1, 2)
+    expected = 3 * a.grad
+    expected[1:] += b.grad
+    theirs.weight.grad = expected.clone()
+    expected[1] = 0
+    led, have = gradients(ours, theirs, weights, still=("c.weight",))
+    assert torch.equal(have, torch.cat((expected.flatten(), torch.zeros(2))))
+    torch.testing.assert_close(led, have)
+    c.grad += 1
+    led, have = gradients(ours, theirs, weights, still=("c.weight",))
+    assert (led - have)[-2:].tolist() == [1, 1]
 
 
 def test_what_is_left_over_fails() -> None:

@@ -10,7 +10,7 @@ from tests.portions import every_third
 
 @pytest.mark.parametrize("name", every_third(cases()))
 def test_equals_the_reference(name: str) -> None:
-    """One pass, and decoding in chunks against theirs; `carry` has asked that all parameters were used."""
+    """One pass, decoding in chunks against theirs, and gradients; `carry` has asked that all parameters were used."""
     measured = cases()[name].compare()
-    assert measured.whole <= TOLERANCE
+    assert measured.whole <= TOLERANCE and measured.gradients <= TOLERANCE
     assert measured.decoding is None or measured.decoding <= TOLERANCE

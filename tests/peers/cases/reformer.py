@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from tests.peers.carry import Theirs, Weights, together
@@ -16,7 +17,7 @@ def reformer() -> Pair:
         "ReformerModelWithLMHead", "ReformerConfig", vocab_size=VOCAB, hidden_size=WIDTH, num_attention_heads=HEADS,
         attention_head_size=WIDTH // HEADS, feed_forward_size=4 * WIDTH, attn_layers=["local"] * DEPTH,
         local_attn_chunk_length=CONTEXT, axial_pos_embds=False, max_position_embeddings=CONTEXT, is_decoder=True,
-        hidden_act="gelu", layer_norm_eps=1e-5,
+        hidden_act="gelu", layer_norm_eps=1e-5, hidden_dropout_prob=0, local_attention_probs_dropout_prob=0,
     )  # fmt: skip
     text = """
 before: |
@@ -46,6 +47,7 @@ output: logits = unembed(x)
         assert theirs("lm_head")["bias"].numel() == VOCAB  # which nothing in theirs adds: test_defects.py
 
     def run(tokens: Tensor) -> Tensor:
+        theirs.train(torch.is_grad_enabled())  # else it refuses to lead gradients back
         return theirs(tokens, use_cache=False).logits
 
     return Pair(theirs, text, weights, run=run)
