@@ -51,6 +51,24 @@ def test_queries_and_keys_swapped_are_seen() -> None:
     assert changed("gpt2", weights=swapped).compare().whole > 1e-3
 
 
+STOPPED = [
+    ("x-shrunk-embedding", "stop_gradient(x)"),
+    ("x-hard-attention", "stop_gradient(w)"),
+    ("x-sparse-straight-through", "stop_gradient(q)"),
+    ("ovis2-vision", "stop_gradient(s)"),
+    ("apertus", "stop_gradient(scalar.beta(0.5))"),
+]
+
+
+@pytest.mark.parametrize(("name", "stopped"), STOPPED)
+def test_a_gradient_that_flows_where_none_does_is_seen(name: str, stopped: str) -> None:
+    """And only in gradients: one pass is the same."""
+    text = cases()[name].make().text
+    assert stopped in text
+    measured = changed(name, text=text.replace(stopped, stopped.removeprefix("stop_gradient"))).compare()
+    assert measured.whole < 1e-9 and measured.gradients > 1e-2
+
+
 def test_gradients_are_led_back_through_what_was_done_to_the_weights() -> None:
     """Scaled, shifted and cut, given to two modules, or to none that learns; a row of padding is not asked."""
     theirs, ours = torch.nn.Embedding(4, 2, padding_idx=1), torch.nn.Module()

@@ -19,17 +19,31 @@ HEAD = WIDTH // HEADS
 ZEROS = "biases that they lack are 0"
 
 
-def model(positions: bool = True, depth: int = DEPTH, post_emb_norm: bool = False, **options: Any) -> nn.Module:
-    """A language model of so many blocks, its output tied to its embedding."""
-    from x_transformers import Decoder, TransformerWrapper
+def stack(depth: int = DEPTH, **options: Any) -> nn.Module:
+    """So many blocks."""
+    from x_transformers import Decoder
 
-    stack = Decoder(dim=WIDTH, depth=depth, heads=HEADS, attn_dim_head=HEAD, verbose=False, **options)
+    made: nn.Module = Decoder(dim=WIDTH, depth=depth, heads=HEADS, attn_dim_head=HEAD, verbose=False, **options)
+    return made
+
+
+def model(
+    positions: bool = True,
+    depth: int = DEPTH,
+    post_emb_norm: bool = False,
+    emb_frac_gradient: float = 1,
+    **options: Any,
+) -> nn.Module:
+    """A language model of so many blocks, its output tied to its embedding."""
+    from x_transformers import TransformerWrapper
+
     return TransformerWrapper(
         num_tokens=VOCAB,
         max_seq_len=CONTEXT,
-        attn_layers=stack,
+        attn_layers=stack(depth, **options),
         use_abs_pos_emb=positions,
         post_emb_norm=post_emb_norm,
+        emb_frac_gradient=emb_frac_gradient,
         tie_embedding=True,
         tie_embedding_scale=1.0,
     )
