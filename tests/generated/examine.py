@@ -38,6 +38,11 @@ from transformula.words import vocabulary
 
 VOCABULARY = vocabulary()
 LENGTH, ROWS = 6, 3
+FLOATS = {"image": (3, 4, 6), "audio": (20,), "series": (LENGTH, 3)}
+SHORTER = {"audio": (8, 14)}
+"""How long the rows beside the longest are, where not 2 and 4."""
+MARK = 7
+"""The id in whose places `masked_scatter` puts another sequence."""
 TOLERANCE = 1e-9
 KERNEL_HOLDS = 1e9
 """Up to numbers of this size attention's fused kernel has gradients. Its backward pass takes exp(score - log of the
@@ -71,7 +76,7 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
         if compiled:
             same_compiled(model, given, whole)
         rows_alone(model, given, whole)
-        if architecture.main.causal and "tokens" in given:
+        if architecture.main.causal and {"tokens", "series"} & given.keys():
             causal(model, given, whole)
             stepwise(model, given, whole)
             if "source" in given:
@@ -81,7 +86,7 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
         padding(model, given, whole)
         if files:
             again(model, given, whole)
-    trains(model, given)
+    trains(model, given, "stop_gradient(" not in text)
     return BUILT
 
 
@@ -106,17 +111,31 @@ def randomize(model: nn.Module) -> nn.Module:
 
 
 def inputs_of(model: nn.Module) -> dict[str, Tensor]:
-    """Random ids; `source` is longer than the tokens; an image of six patches."""
+    """Random ids, of each row the first two and no other those of `SCATTERED`; `source` is longer than the tokens; an
+    image of six patches, a sound of 20 samples, a series of three channels."""
     generator = torch.Generator().manual_seed(2)
     vocab = int(model.architecture.numbers["vocab"])
     made: dict[str, Tensor] = {}
     for name in model.inputs:
-        if name == "image":
-            made[name] = torch.randn(ROWS, 3, 4, 6, dtype=torch.float64, generator=generator)
+        if name in FLOATS:
+            made[name] = torch.randn(ROWS, *FLOATS[name], dtype=torch.float64, generator=generator)
         else:
             size = (ROWS, LENGTH + 2 * (name == "source"), 4)
             made[name] = torch.randint(vocab, size[: 3 if name == "characters" else 2], generator=generator)
+    if scatters(model):
+        made["tokens"] = without_marks(made["tokens"])
+        made["tokens"][:, :2] = MARK
     return made
+
+
+def scatters(model: nn.Module) -> bool:
+    """Whether its text calls `masked_scatter`, which asks for as many ids as there are positions to place."""
+    calls = (v for section in model.architecture.sections() for v in section.calls())
+    return any(v.call and v.call.word.name == "masked_scatter" for v in calls)
+
+
+def without_marks(tokens: Tensor) -> Tensor:
+    return torch.where(tokens == MARK, MARK - 1, tokens)
 
 
 def alike(model: nn.Module, given: Mapping[str, Any], one: Tensor, other: Tensor, what: str) -> None:
@@ -158,10 +177,15 @@ def rows_alone(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> 
 
 def causal(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
     vocab = int(model.architecture.numbers["vocab"])
-    tokens = given["tokens"].clone()
-    tokens[:, -1] = (tokens[:, -1] + torch.tensor([1, 4, 7])) % vocab
-    other = model(**{**given, "tokens": tokens})
-    alike(model, given, other[:, :-1], whole[:, :-1], "another last token, before it")
+    name = "tokens" if "tokens" in given else "series"
+    changed = given[name].clone()
+    changed[:, -1] += 1
+    if name == "tokens":
+        changed[:, -1] = (changed[:, -1] + torch.tensor([0, 3, 6])) % vocab
+    if scatters(model):
+        changed[:, 2:] = without_marks(changed[:, 2:])
+    other = model(**{**given, name: changed})
+    alike(model, given, other[:, :-1], whole[:, :-1], "another last position, before it")
 
 
 def stepwise(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
@@ -203,8 +227,8 @@ def bounds(sizes: Iterable[int]) -> Iterable[tuple[int, int]]:
 
 def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
     """A row beside longer ones gives what it gives alone."""
-    sequences = {"tokens", "source"} & given.keys()
-    lengths = {key: torch.tensor([given[key].shape[1], 2, 4]) for key in sequences}
+    sequences = {"tokens", "source", "series", "audio"} & given.keys()
+    lengths = {key: torch.tensor([given[key].shape[1], *SHORTER.get(key, (2, 4))]) for key in sequences}
     try:
         together = model(**given, lengths=lengths)
     except InputError as refusal:
@@ -218,7 +242,8 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
         try:
             one = model(**short)
         except InputError as refusal:
-            assert "grid" in str(refusal), "a row that stands beside longer ones is refused alone"
+            short = "grid" in str(refusal) or "at least as many positions" in str(refusal)
+            assert short, "a row that stands beside longer ones is refused alone"
             continue
         padded = {**given, "lengths": lengths}
         alike(model, padded, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")
@@ -288,11 +313,11 @@ def largest(model: nn.Module, given: Mapping[str, Tensor]) -> float:
     return max(found)
 
 
-def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
+def trains(model: nn.Module, given: Mapping[str, Tensor], slopes: bool = True) -> None:
     """Passes in training and back: gradients are numbers, and in a random direction they are the slope of the loss, as
     its differences over two small steps show. Where these two are apart (a kink lies there), or where gradients consist
     of rounding (changes of the weights in their last digits, and another factor of the loss, turn them), they show
-    nothing."""
+    nothing. `slopes=False`: not where gradients are stopped."""
     model.train()
     generator = torch.Generator().manual_seed(3)
     begun = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -335,7 +360,7 @@ def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
         return total if math.isfinite(total) else None
 
     said = slope({name: torch.zeros_like(one) for name, one in begun.items()})
-    if said is None:
+    if said is None or not slopes:
         return
     first, second = ((moved(step) - moved(-step)) / (2 * step) for step in (1e-6, 1e-7))
     size = max(abs(first), abs(second))

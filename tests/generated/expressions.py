@@ -65,9 +65,6 @@ SAFE |= {"where": "where({}, 1, -0.5)"}
 
 NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer", "selective_scan")
 """Words that are written in places of their own."""
-UNLIKE = ("stop_gradient",)
-"""Functions whose gradients are unlike their values, as differences measure these."""
-
 
 @dataclass
 class Scope:
@@ -194,7 +191,8 @@ class Expressions:
             case "scalar":
                 return f"scalar{self.labelled(at, 'scalar', (), ())}({self.of(['0', '1', '0.3'])}) * {text}", width
             case "vector":
-                return f"vector({self.of(['0', '1', '0.3'])}, size={width}) * {text}", width
+                vector = self.of(["vector(0, size={})", "vector(1, size={})", "vector(0.3, size={})", "arange({}) / 8"])
+                return f"{vector.format(width)} * {text}", width
             case "power":
                 return f"tanh({text}) ** {self.of(['2', '3'])}", width
             case "minus":
@@ -207,7 +205,7 @@ class Expressions:
 
     def function(self, at: Scope, budget: int) -> tuple[str, int]:
         text, width = self.value(at, budget - 1)
-        name = self.of(sorted(r.name for r in VOCABULARY.values() if r.kind == "function" and r.name not in UNLIKE))
+        name = self.of(sorted(r.name for r in VOCABULARY.values() if r.kind == "function"))
         return SAFE.get(name, f"{name}({{}})").format(text), width
 
     def over_depth(self, at: Scope, budget: int) -> tuple[str, int]:
@@ -262,8 +260,10 @@ class Expressions:
             label = self.labelled(at, record.name, tuple(widths.values()), options)
             share = (f"share={self.of(['0', 'layer % 2', '(layer + 1) // 2'])}",) if label and self.often(2) else ()
             share = share if at.where == "layer" else ()
-            text = f"{record.name}{label}({', '.join([t for t, _ in arguments] + list(options + share))})"
-        text = f"mean({text})" if record.sequence == "own" else text
+            more = (*self.ports(record, options, at, budget), *share)
+            text = f"{record.name}{label}({', '.join([t for t, _ in arguments] + list(options + more))})"
+        own = record.sequence == "own" or (record.name == "upsample" and "like=" not in text)
+        text = f"mean({text})" if own else text
         return text, self.width_of(record, widths, options)
 
     def can_stand(self, record: WordRecord, at: Scope) -> bool:
@@ -291,11 +291,32 @@ class Expressions:
             given = {"first": 1, "size": max(1, widths["x"] - 1)}
         if record.name == "pad":
             given["size"] = self.of([2, 8, 11])
-        if record.name in ("space_to_depth", "conv2d", "pool2d"):
+        if record.name in ("conv2d", "pool2d"):
             given["columns"] = self.of([1, 2])
+        if record.name in ("space_to_depth", "depth_to_space"):
+            given = {key: value for key, value in given.items() if key == "parts"}
+            given |= self.of([{"n": 2, "columns": 2}, {"n": 2, "dimensions": 1}])
+        if record.name == "window_attention":
+            side = self.of([1, 2, 2])
+            given |= {"side": side, "columns": 2, "shift": self.of([0, side - 1]), "heads": HEADS}
+        if record.name == "upsample":
+            sizes = self.of([{"n": 2}, {"to_rows": 2, "to_columns": 3}, {"to_columns": 2}])
+            given = {"kind": given.get("kind", "nearest"), "columns": 2, **sizes}
+        if record.name == "experts" and "bias_rate" in given:
+            given["selection_bias"] = True
         if record.name == "experts" and given.get("active", 2) == 1:
             given["renormalise"] = False
         return given
+
+    def ports(self, record: WordRecord, options: Sequence[str], at: Scope, budget: int) -> tuple[str, ...]:
+        """A stream that a word reads by name, now and then."""
+        if record.name == "window_attention" and self.often(5):
+            side = next(int(option[5:]) for option in options if option.startswith("side="))
+            table = self.of([f"learned({(2 * side - 1) ** 2}, heads)", f"linear(grid_distances({side}), heads)"])
+            return (f"scores=grid_scores({table}, {side})",)
+        if record.name == "upsample" and not {"n=2", "to_rows=2"} & set(options):
+            return (f"like={self.value(at, budget - 1)[0]}",)
+        return ()
 
     def option(self, record: WordRecord, option: Option, widths: Mapping[str, int]) -> Any:
         x = next(iter(widths.values()), WIDTH)
@@ -328,7 +349,8 @@ class Expressions:
                 special |= {"steps": [3, 20], "first": [int(option.minimum or 0), 1]}
                 if option.name in special:
                     return self.of(special[option.name])
-                return self.whole(int(option.minimum or 0), int(option.minimum or 0) + 3)
+                low = int(option.minimum or 0)
+                return self.whole(low, low + 3 if option.maximum is None else min(low + 3, int(option.maximum)))
         return None
 
     def width_of(self, record: WordRecord, widths: Mapping[str, int], options: Sequence[str]) -> int:
@@ -401,7 +423,11 @@ class Expressions:
             rows, more = "4" if at.causal else "2 * 4", self.of(["", ', by="key"', ", buckets=True"])
             table = f"relative({query}, learned({rows}, {width}), span=4{more})"
             products = f"{self.of(['relu', 'mix_heads'])}(dot_scores({query}, {query}))"
-            options["scores"] = self.of([f"relative_bias({query}, buckets=4, reach=8)", table, products])
+            sums = f"sum_heads(relu(dot_scores({query}, {query})), linear({query}, 4), size=2)"
+            options["scores"] = self.of([f"relative_bias({query}, buckets=4, reach=8)", table, products, sums])
+        if self.often(1) and len(arguments) == 1:
+            options["top"] = "2"
+            options["ranking"] = f"sum_heads(relu(dot_scores({query}, {query})), linear({query}, 2))"
         label = ""
         if self.often(3) and at.where == "layer":
             label = f"l{len(at.labels)}"

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from tests.generated.expressions import MEMORIES, NUMBERS, SCORES, TESTS, VOCAB, WIDTH, Expressions, Scope
 
+SCATTERED = "masked_scatter(embed.words(tokens), tokens, learned(2), 7)"
+"""Two positions of another sequence in the places of two ids: each row has two (examine.py)."""
+
 
 class Writer(Expressions):
     """Draws one model file: definitions, formulas, stacks."""
@@ -74,11 +77,19 @@ class Writer(Expressions):
             order = self.of([f" + positions({source})", f" + sinusoids({source})", ""])
             if source == "image":
                 words, order = "patches(image, 2)", self.of(["", " + sinusoids(rows=6)"])
+            elif source == "series":
+                words, order = "linear(v, width)", order.replace("series", "v")
+            elif source == "audio":
+                frames = self.of(["frames(audio, 4, hop=2)", "logmel(audio, 3, hop=2, frame=4, rate=100)"])
+                words, order = f"linear({frames}, width)", ""
+            elif source == "tokens" and self.often(1):
+                words = self.of([SCATTERED, f"where(indicator(tokens, 3), 0.5, {words})"])
             elif source == "tokens" and self.often(1):
                 order += f" + embed.types(types, rows={VOCAB})"
             elif source == "tokens" and self.often(1):
                 order += self.of([f" + spell(characters, rows={VOCAB})", " + ngrams(tokens, 3, rows=7)"])
-            lines = [f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}"]
+            lines = ["v = values(series, 3)"] if source == "series" else []
+            lines.append(f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}")
             if not causal and source == "tokens" and self.often(4):
                 lines.append("x = prepend(learned(2), x)")
             at = Scope({"x": WIDTH}, "before", causal=causal, labels=self.whole_labels)
@@ -123,7 +134,8 @@ class Writer(Expressions):
         rows = [f"depth: {depth}", *(f"{key}: {value}" for key, value in NUMBERS.items())]
         kind = self.of(["one", "one", "two", "two", "seen"])
         if kind == "two":
-            encoder = self.stack(self.of(["source", "source", "image"]), False, ())
+            source = self.of(["source", "source", "image", "audio"])
+            encoder = self.stack(source, False, ())
             decoder = self.stack("tokens", True, ("encoder", "memory"))
             own = [f"  depth: {self.whole(1, 3)}"] if self.often(3) else []
             decoder.setdefault("before", ["x = embed.words(tokens) + positions(tokens)"])
@@ -131,10 +143,15 @@ class Writer(Expressions):
                 decoder["after"] = ["x = norm(x + attention(x, encoder))", *decoder.get("after", [])]
             body = ["encoder:", "  causal: false", *own, *written(encoder, 2), "decoder:", *written(decoder, 2)]
         else:
-            stack = self.stack("tokens", kind == "one", ())
+            source = self.of(["tokens", "tokens", "tokens", "series"])
+            stack = self.stack(source, kind == "one", ())
             body = [*(["causal: false"] if kind == "seen" else []), *written(stack, 0)]
         if self.often(2):
             outputs = ["unembed(x)", "3 * tanh(unembed.words(x) / 3)", "unembed(norm(x), bias=True)"]
+            if source == "source":
+                outputs.append("pointer(x, encoder, source)")
+            elif source == "series":
+                outputs[1] = "3 * tanh(linear(x, 2) / 3)"
             body.append(f"output: logits = {self.of(outputs)}")
         if self.often(1):
             body.append(self.of(['init: {"*.weight": 0.1}', "after_step: unit_rows", "policy: layerdrop(p=0.2)"]))

@@ -59,6 +59,8 @@ def test_what_sees_the_future_is_not_decoded() -> None:
         make(f"causal: false\nlayer: |\n  {ROTARY.splitlines()[0]}").start(1, 4)
     with pytest.raises(InputError, match="at least one row"):
         make(ROTARY).start(0, 4)
+    with pytest.raises(InputError, match="adds tokens, and this model reads series"):
+        make("before: x = linear(values(series, 3), width)\nlayer: x = x + attention(norm(x))").start(1, 4)
 
 
 def test_rows_agree_again_when_they_do() -> None:

@@ -147,10 +147,14 @@ class Transformer(FormulaModule):
         `inputs` are those of other sequences than the tokens' (`source`, `image`), with their `lengths` as in a whole
         pass: what depends on them alone, such as an encoder's output, is computed here, once.
 
-        Raises InputError where the formula cannot be decoded: a stack that sees the future, a word without steps.
+        Raises InputError where the formula cannot be decoded: a stack that sees the future or reads no tokens, a word
+        without steps.
         """
         if not self.architecture.main.causal:
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
+        if DECODED not in self.inputs:
+            read = ", ".join(self.inputs)
+            raise InputError(f"a step of decoding adds tokens, and this model reads {read}: run the whole sequence")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
         names = self.given_at_start
