@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformula.errors import InputError
 from transformula.tasks import losses
-from transformula.tasks.losses import smoothed_cross_entropy
+from transformula.tasks.losses import RowTable, smoothed_cross_entropy
 
 VOCAB = 11
 
@@ -124,3 +127,45 @@ def test_what_is_refused() -> None:
             smoothed_cross_entropy(logits, targets, smoothing)
     with pytest.raises(InputError, match=r"logits \(3, 7, 11\) with targets \(21,\)"):
         smoothed_cross_entropy(logits, targets.flatten())
+
+
+def test_a_table_of_rows_holds_all_of_them_in_order() -> None:
+    table = RowTable(2)
+    assert table.numbers().shape == (0, 2)
+    table.add(torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64))
+    table.add(torch.tensor([[5.0], [6.0]], dtype=torch.float64).T)
+    assert table.numbers().tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+EVALUATION = """
+import resource, torch
+from transformula import words
+from transformula.language.check import check
+from transformula.language.model_file import read_text
+from transformula.model import build
+from transformula.tasks.base import Batch
+from transformula.tasks.losses import target_nats
+
+torch.set_num_threads(1)
+text = "layer: x = x + attention(norm(x)); x = x + mlp(norm(x))"
+sizes = {"depth": 1, "width": 32, "heads": 2, "vocab": 256, "context": 256}
+model = build(check(read_text(text), words.vocabulary(), sizes), seed=0).eval()
+
+def batches(count):
+    for _ in range(count):
+        tokens = torch.randint(256, (64, 257))
+        yield Batch({"tokens": tokens[:, :-1]}, tokens[:, 1:].clone())
+
+for count in (10, 60):
+    target_nats(model, batches(count), torch.device("cpu"))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in other units elsewhere")
+def test_an_evaluation_takes_no_memory_for_each_batch() -> None:
+    """Small results that were kept one by one stood between large tensors: 2 MB a batch were lost."""
+    done = subprocess.run([sys.executable, "-c", EVALUATION], capture_output=True, text=True, check=True)
+    few, many = map(int, done.stdout.split())
+    assert many - few < 50_000, f"{many - few} KB more for 50 batches more"

@@ -23,7 +23,7 @@ from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from .altered_text import altered_batches, windows_in_words
 from .base import IGNORED, Batch, Progress, Scores, check_logits, task
-from .losses import per_token, perplexity, smoothed_cross_entropy
+from .losses import RowTable, per_token, perplexity, smoothed_cross_entropy
 from .masking import (
     SHOWN_TOKENS,
     Masked,
@@ -165,7 +165,7 @@ tokenizer, and takes the blank before it along.""",
         pseudo_perplexity  exp(loss). Salazar et al. 2019 mask one token at a time, and here as many as in training
         tokens             how many were chosen
         """
-        view, rows = evaluating(model), []
+        view, rows = evaluating(model), RowTable(3)
         for batch in altered_batches(self, model, progress):
             chosen = batch.targets != IGNORED
             targets = batch.targets[chosen]
@@ -174,8 +174,8 @@ tokenizer, and takes the blank before it along.""",
             correct = logits.argmax(-1) == targets
             each = torch.stack([F.cross_entropy(logits, targets, reduction="none"), correct, torch.ones_like(correct)])
             places = torch.nonzero(chosen)[:, 0].cpu()
-            rows.append(torch.zeros(3, len(chosen)).double().index_add(1, places, each.cpu().double()).T)
-        sums = torch.cat(rows).numpy()
+            rows.add(torch.zeros(len(chosen), 3).double().index_add(0, places, each.T.cpu().double()))
+        sums = rows.numbers()
         nats, right, count = sums.sum(0)
         loss = nats / max(1, count)
         scores = Scores(loss=loss, accuracy=right / max(1, count), pseudo_perplexity=perplexity(loss), tokens=count)

@@ -31,6 +31,7 @@ MAX_ORDER = 6
 
 MAX_COUNTED_BYTES = 32_000_000  # the first of the training text. To count more would take gigabytes
 PART_BYTES = 1_000_000  # bytes whose grams are looked at together: of each there are some tens of bytes meanwhile
+MERGED_AT_ONCE, SAMPLED = 1_000_000, 100  # grams of all parts that are merged together, about, as one in so many shows
 
 
 class Level:
@@ -41,7 +42,7 @@ class Level:
     """
 
     def __init__(self, grams: np.ndarray, counts: np.ndarray) -> None:
-        starts = np.flatnonzero(np.diff(grams >> np.uint64(8), prepend=~grams[:1]))
+        starts = _starts(grams >> np.uint64(8))
         discounts = _discounts(counts)[np.minimum(counts, 3)]
         self.grams, self.taken = grams, counts - discounts
         self.contexts = grams[starts] >> np.uint64(8)
@@ -83,8 +84,7 @@ class KneserNey:
     """
 
     def __init__(self, text: bytes) -> None:
-        parts = (np.unique(grams, return_counts=True) for grams in parts_of(text[:MAX_COUNTED_BYTES]))
-        types, counts, _ = _merged(*map(np.concatenate, zip(*parts, strict=True)))
+        types, counts = _counted(text[:MAX_COUNTED_BYTES])
         self._highest: dict[int, Level] = {}
         self._lower: dict[int, Level] = {}
         for order in range(MAX_ORDER, 0, -1):
@@ -121,12 +121,38 @@ def _mask(order: int) -> np.uint64:
     return np.uint64((1 << (8 * order)) - 1)
 
 
+def _counted(text: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The different grams of a text in order, and how often each stands there. First those of each part are counted,
+    then those parts are merged, some range of grams after the other, so that little is in memory at a time."""
+    parts = []
+    for grams in parts_of(text):
+        types, counts = np.unique(grams, return_counts=True)
+        parts.append((types, counts.astype(np.int32)))
+    sample, step = np.sort(np.concatenate([types[::SAMPLED] for types, _ in parts])), MERGED_AT_ONCE // SAMPLED
+    firsts, merged = [0] * len(parts), []
+    for highest in [*sample[step::step], _mask(MAX_ORDER)]:
+        ends = [int(np.searchsorted(types, highest, side="right")) for types, _ in parts]
+        places = zip(parts, map(slice, firsts, ends), strict=True)
+        chosen = [(types[own], counts[own]) for (types, counts), own in places]
+        types, counts = map(np.concatenate, zip(*chosen, strict=True))
+        if len(types):
+            merged.append(_merged(types, counts.astype(np.int64))[:2])
+        firsts = ends
+    types, counts = map(np.concatenate, zip(*merged, strict=True))
+    return types, counts
+
+
 def _merged(types: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Types, some of them equal, as different ones in order, the sums of their counts, and how many were equal."""
     order = np.argsort(types, kind="stable")
     types, counts = types[order], counts[order]
-    starts = np.flatnonzero(np.diff(types, prepend=~types[:1]))
+    starts = _starts(types)
     return types[starts], np.add.reduceat(counts, starts), np.diff(starts, append=len(types))
+
+
+def _starts(sorted_numbers: np.ndarray) -> np.ndarray:
+    """Where each different number of a sorted array, which is not empty, stands first."""
+    return np.concatenate([[0], np.flatnonzero(sorted_numbers[1:] != sorted_numbers[:-1]) + 1])
 
 
 def grams_of(text: bytes) -> np.ndarray:
