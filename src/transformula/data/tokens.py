@@ -26,7 +26,7 @@ from .encoded import add_marks
 
 VERSION = 1
 FILE = "tokens.bin"
-GROUP = 4 * PIECE  # bytes that are encoded at a time, or little more
+GROUP = PIECE  # bytes that are encoded at a time, or little more
 
 
 class Tokens:

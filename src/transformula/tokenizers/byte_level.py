@@ -29,9 +29,9 @@ ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")  # in files made elsewhere; the
 USUAL = 2048  # tokens, where nothing is said
 SMALLEST = 257  # all bytes and the end of a document: fewer tokens cannot be
 TRAINED_ON = 64_000_000  # characters that a tokenizer is trained on at most; of larger data every n-th document is read
-PART = 1_000_000  # characters from which on a document is encoded in parts, to bound the memory that the library takes
+PART = 250_000  # characters from which on a document is encoded in parts, to bound the memory that the library takes
 LEARNED_PART = 10_000  # characters of a part from which tokens are learned: the library holds 256 parts at a time
-GROUP = 4_000_000  # characters that are encoded at a time, or little more
+GROUP = 1_000_000  # characters that are encoded at a time, or little more: the library takes 120 bytes for each
 
 CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：；？])")
 """Where a text may be cut, so that parts get the ids of the whole: after a single newline between words, before the
