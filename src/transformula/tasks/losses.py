@@ -43,7 +43,7 @@ class RowTable:
     """Numbers of each row that an evaluation has seen, (rows, columns), in one piece of memory.
 
     A small piece for each batch would stand in what the batch's large tensors leave free, so that those of the next
-    batch need new memory: a process grew by 5 GB over 20 million tokens.
+    batch need new memory: for 20 million tokens a process took 10 GB.
     """
 
     def __init__(self, columns: int) -> None:
