@@ -47,7 +47,7 @@ def doubled_behind(y: Tensor) -> Tensor:
 
 
 WRONG = [
-    ("sees the future", TEXT, "attend", attended(same, causal=False), "another last token"),
+    ("sees the future", TEXT, "attend", attended(same, causal=False), "another last position"),
     ("mixes rows", TEXT, "attend", attended(lambda y: y - y.mean(0, keepdim=True)), "row 0 alone"),
     ("has chance when it evaluates", TEXT, "attend", attended(lambda y: y + torch.rand(())), "evaluates twice"),
     ("has wrong gradients", TEXT, "attend", attended(doubled_behind), "the loss changes by"),
