@@ -248,7 +248,7 @@ def utf8_of(path: Path, encoding: str | None = None) -> Content:
     Raises DataError with offset and line where the file is empty, binary or in another encoding."""
     with open_text(path, encoding) as (file, encoding):
         content = read_checked(file.read, path)
-    if not content.strip():
+    if not content or content.isspace():  # `strip` would copy it
         raise DataError("is empty; expected text", path=path)
     looks = next((f" (it looks like {kind})" for start, kind in MAGIC.items() if content.startswith(start)), "")
     zero = content.find(b"\0")
