@@ -248,14 +248,15 @@ def attention(low: Lowering, step: ProgramStep, out: View) -> None:
         for place, name, default in ((3, "attn_mask", None), (4, "dropout_p", 0), (5, "is_causal", False))
     )
     need_floats(q, k, v, out)
-    need(not causal and plain(dropout) == 0 and len(q.sizes) == 4 and not q.sizes[-1].slope)
+    need(plain(dropout) == 0 and len(q.sizes) == 4 and not q.sizes[-1].slope)
+    need(not causal or q.sizes[2] == k.sizes[2])
     need(k.sizes[0] == q.sizes[0] == v.sizes[0] and (out.strides[-1] == ONE or out.sizes[-1] == ONE))
     q, k, v = map(low.with_rows, (q, k, v))
     kind = 0 if mask is None else 1 if mask.dtype == torch.bool else 2
     seen = mask.expanded((*q.sizes[:3], k.sizes[2])) if kind else q.with_dims([])
     scale = step.options.get("scale")
     scale = q.sizes[-1].base ** -0.5 if scale is None else plain(scale)
-    low.emit(op.ATTENTION, *low.tensors(q, k, v, seen, out), kind, bits(scale))
+    low.emit(op.ATTENTION, *low.tensors(q, k, v, seen, out), kind, int(bool(causal)), bits(scale))
 
 
 @handles("embedding", "index_select")

@@ -1258,9 +1258,11 @@ void best(const F* x, I ldx, const F* y, I ldy, I R, I n, I k, F* logs, I* place
 
 // The tensors q, k, v, mask and o of attention, the kind of its mask, whether it is causal, its scale.
 void attend_to(const I* a, I masked, I causal, double scale) {
-  if (T(a).n[3] <= QUERIES / 2 && !causal)  // a block of queries would be mostly empty
-    return attention(T(a), T(a + TENSOR), T(a + 2 * TENSOR), T(a + 3 * TENSOR), masked, (F)scale, T(a + 4 * TENSOR));
-  attend(T(a), T(a + TENSOR), T(a + 2 * TENSOR), T(a + 3 * TENSOR), masked, causal, (F)scale, T(a + 4 * TENSOR));
+  const T q(a), k(a + TENSOR), v(a + 2 * TENSOR), mask(a + 3 * TENSOR), out(a + 4 * TENSOR);
+  if (q.n[3] <= QUERIES / 2 && !causal)  // a block of queries would be mostly empty
+    attention(q, k, v, mask, masked, (F)scale, out);
+  else
+    attend(q, k, v, mask, masked, causal, (F)scale, out);
 }
 
 // Runs a program: its words now are base + slope * past.
@@ -1284,7 +1286,7 @@ void run(const I* base, const I* slope, I* now, I count, I past, Call call) {
       case 5: matmul(tensor(0), tensor(1), tensor(2), a[3 * TENSOR]); break;
       case 6: norm((F*)a[0], (F*)a[1], (F*)a[2], (F*)a[3], a[4], a[5], a[6], (F)real(a[7])); break;
       case 7: softmax((F*)a[0], (F*)a[1], a[2], a[3], a[4]); break;
-      case 8: attention(tensor(0), tensor(1), tensor(2), tensor(3), a[5 * TENSOR], (F)real(a[5 * TENSOR + 1]), tensor(4)); break;
+      case 8: attend_to(a, a[5 * TENSOR], a[5 * TENSOR + 1], real(a[5 * TENSOR + 2])); break;
       case 9: reduce(a[2 * TENSOR], tensor(0), tensor(1), a[2 * TENSOR + 1], a[2 * TENSOR + 2]); break;
       case 10: cumsum(tensor(0), tensor(1), a[2 * TENSOR], a[2 * TENSOR + 1], a[2 * TENSOR + 2]); break;
       case 11: {

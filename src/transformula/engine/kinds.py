@@ -15,7 +15,10 @@ LARGEST = 2**62
 FEWEST_STEPS = 32  # that are still to come, for a program to be worth making
 MOST_ROWS = 384  # of a batch that programs make steps of
 MOST_ON_ONE = 48  # where kernels have one thread, PyTorch several
+FEWEST_PROMPT_TOKENS, MOST_PROMPT_TOKENS = 4, 256  # of prompts that a program reads: PyTorch reads longer ones as fast
+MOST_PROMPT_ROWS = 4
 FEWEST_READ = 64  # tokens of a text, for kernels to be asked for parts of it
+TOLERANCE = {FLOAT32: 1e-4, INT8: 0.2}  # of a program's numbers beside the model's own, as a share of the largest
 FEW = f"fewer than {FEWEST_STEPS} tokens are to come"
 COMPILING = "its kernels are being compiled, once for this machine"
 

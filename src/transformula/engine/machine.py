@@ -20,9 +20,10 @@ from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
 from .choosing import best_tokens
-from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, INT8, KERNELS, LARGEST, OwnStep
+from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, KERNELS, LARGEST, TOLERANCE, OwnStep
 from .packing import Packing
-from .program import StepProgram
+from .program import StepProgram, seconds
+from .prompts import FEWEST_PROMPTS, LENGTHS, MOST_SECONDS, PASSES, PromptProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
 
 MAX_ASKED = 1000  # sizes that are remembered without a program
@@ -30,7 +31,6 @@ FEWEST_RECORDED = 3  # steps of which a program can be made
 MAX_FAILURES = 3  # in a row, after which no program is looked for
 ROOMS = ((512, 64), (4096, 512), (LARGEST, 4096))  # up to so many positions, in steps of so many
 TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
-TOLERANCE = {FLOAT32: 1e-4, INT8: 0.2}  # of a program's first logits beside the model's own, as a share of the largest
 Key = tuple[Any, ...]
 
 
@@ -54,6 +54,7 @@ class Machine:
     brief     batches are of one size for a few steps only: how many are to come says little
     asked     how many steps were asked for that no program was made for yet, as few were to come
     programs  by the shapes of what they stand over
+    readers   programs that read prompts of so many rows; None: none can
     made      how many steps programs made
     left      how many were left to the model's own code, by the reason
     told      the reasons that were said
@@ -65,6 +66,7 @@ class Machine:
     asked: Counter[Key] = field(default_factory=Counter)
     programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
     failures: dict[Key, list[str]] = field(default_factory=dict)
+    readers: dict[int, PromptProgram | None] = field(default_factory=dict)
     bound: dict[int, Bound] = field(default_factory=dict)
     made: int = 0
     left: Counter[str] = field(default_factory=Counter)
@@ -84,6 +86,27 @@ class Machine:
                 return model.step(tokens, decoding, **others)
         self.made += 1
         return run(bound, tokens, decoding, others)
+
+    def read(
+        self, own: OwnStep, start: Callable[[int, int], Decoding], tokens: Tensor, decoding: Decoding
+    ) -> Any:
+        """Read prompts of one length into an empty decoding, as `own.step(tokens, decoding, last=True)`: the logits
+        behind each, (rows, 1, vocab)."""
+        rows, length = tokens.shape
+        reader = self.readers.get(rows)
+        if reader is not None and reader.reads(tokens):
+            return reader.read(tokens, decoding)
+        begun = time.perf_counter()
+        with self.reading(tokens.numel()):
+            logits = own.step(tokens, decoding, last=True)
+        took = time.perf_counter() - begun
+        self.asked["prompts", rows] += 1
+        soon = PASSES * took * LENGTHS[1] / length < MOST_SECONDS
+        if rows not in self.readers and self.asked["prompts", rows] >= FEWEST_PROMPTS and soon:
+            self.readers[rows] = None
+            with suppress(Exception):  # whatever a word does: its own code reads it all the same
+                self.readers[rows] = PromptProgram(own, start, tokens, self.packing)
+        return logits
 
     def greedy(
         self, model: OwnStep, tokens: Tensor, decoding: Decoding, count: int, vocab: int
@@ -298,12 +321,6 @@ def hold_to_speed(program: StepProgram, walker: Walker, past: int) -> None:
             return
     if ours > MAX_SLOWDOWN * theirs:
         raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
-
-
-def seconds(step: Callable[[int], Any], past: int) -> float:
-    begun = time.perf_counter()
-    step(past)
-    return time.perf_counter() - begun
 
 
 _MACHINES: WeakKeyDictionary[nn.Module, tuple[Key, list[Machine]]] = WeakKeyDictionary()

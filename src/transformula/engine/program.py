@@ -171,6 +171,13 @@ class StepProgram:
         return operate
 
 
+def seconds(step: Callable[[int], Any], past: int) -> float:
+    """How long a step takes."""
+    begun = time.perf_counter()
+    step(past)
+    return time.perf_counter() - begun
+
+
 def places(step: ProgramStep) -> list[View | Affine]:
     """All that a step is given or gives that may depend on the past."""
     leaves = tree_leaves((step.arguments, step.options, step.results))

@@ -12,7 +12,20 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName, setting
 from ..model.transformer import Transformer
-from .kinds import AUTO, FEWEST_READ, FEWEST_STEPS, FLOAT32, INT8, KERNELS, TORCH, OwnStep, most_rows
+from .kinds import (
+    AUTO,
+    FEWEST_PROMPT_TOKENS,
+    FEWEST_READ,
+    FEWEST_STEPS,
+    FLOAT32,
+    INT8,
+    KERNELS,
+    MOST_PROMPT_ROWS,
+    MOST_PROMPT_TOKENS,
+    TORCH,
+    OwnStep,
+    most_rows,
+)
 
 
 class Quickened:
@@ -54,6 +67,8 @@ class Quickened:
     ) -> Any:
         assert self.own is not None
         auto = self.engine == AUTO
+        if auto and last and not others and new is None and is_prompt(tokens, decoding):
+            return self.take_machine().read(self.own, self.own_start, tokens, decoding)
         many = tokens.shape[1] not in (1, self.length) or (auto and len(tokens) > most_rows())
         few = auto and not self.brief and decoding.capacity - decoding.longest < FEWEST_STEPS
         first = self.machine is None and self.weights == FLOAT32  # else a program may be there already
@@ -96,6 +111,13 @@ def quicken(
             give_back(model, fast.machine)
             for reason in fast.machine.untold():
                 warnings.warn(f"PyTorch makes steps of this text, since {reason}", stacklevel=5)
+
+
+def is_prompt(tokens: Tensor, decoding: Any) -> bool:
+    """Whether these are prompts, the first that a decoding reads, of a few rows and so short that a program may pay."""
+    rows, length = tokens.shape
+    short = rows <= MOST_PROMPT_ROWS and FEWEST_PROMPT_TOKENS <= length <= MOST_PROMPT_TOKENS
+    return short and not decoding.longest and decoding.start == 0 and length <= decoding.capacity
 
 
 def reading(count: int) -> AbstractContextManager[None]:
