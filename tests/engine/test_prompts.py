@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from typing import Any
 
 import pytest
@@ -101,7 +103,7 @@ def test_a_prompt_without_room_is_refused_as_ever() -> None:
 
 
 def test_a_slow_program_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "seconds", lambda step, length: 1.0 if step.__name__ == "run" else 0.5)
+    monkeypatch.setattr(prompts, "seconds", lambda step, length: 1.0 if hasattr(step, "__name__") else 0.5)
     model = module()
     view, tokens = evaluating(model), torch.ones(1, 20, dtype=torch.long)
     with torch.inference_mode(), quicken(model, view) as fast:
@@ -128,3 +130,16 @@ def test_wrong_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.inference_mode(), quicken(model, view) as fast:
         view.step(tokens, view.start(1, 40), last=True)
     assert fast.machine.readers == {1: None}
+
+
+def test_a_model_that_nobody_has_is_let_go() -> None:
+    """What reads its prompts does not hold it."""
+    model = module()
+    prompt = [[1, 2, 3, 4, 5, 6]]
+    for _ in range(2):
+        generate(model, prompt, SamplingSettings(max_tokens=8, temperature=0.0))
+    assert machines._MACHINES[model][1][0].readers[1] is not None
+    known, alive = len(machines._MACHINES), weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None and len(machines._MACHINES) == known - 1

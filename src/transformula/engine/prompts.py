@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,35 +33,34 @@ class PromptProgram:
         self, own: OwnStep, start: Callable[[int, int], Decoding], tokens: Tensor, packing: Packing
     ) -> None:
         first, most = LENGTHS
-        self.own, self.packing, rows = own, packing, len(tokens)
-        self.room = min(most, own.limit or most) + 2
+        self.packing, self.room = packing, min(most, own.limit or most) + 2
         self.tokens = tokens[:, :1].repeat(1, self.room)
         self.tokens[:, : tokens.shape[1]] = tokens[:, : self.room]
-        self.states, self.initial = self._empty(start(rows, self.room))
+        self.states, self.initial = self._empty(own, start(len(tokens), self.room))
         self.given = states_of(self.states)
         self.first, self.last = first, self.room - 2
         while True:
             try:
                 with at_least(self.room):
-                    self._make(self.last)  # tables of positions grow now, not within a recording
-                    self.program = self._program()
+                    self._make(own, self.last)  # tables of positions grow now, not within a recording
+                    self.program = self._program(own)
                 break
             except NoProgram:
                 self.last //= 2
                 if self.last < 4 * first:
                     raise
-        length = (self.first + self.last) // 2
-        self._hold_to(length)
-        ours, theirs = (min(seconds(read, length) for _ in range(TURNS)) for read in (self.program.run, self._make))
+        length, plain = (self.first + self.last) // 2, partial(self._make, own)
+        self._hold_to(length, plain)
+        ours, theirs = (min(seconds(read, length) for _ in range(TURNS)) for read in (self.program.run, plain))
         if ours > theirs:
             raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
 
-    def _empty(self, decoding: Decoding) -> tuple[Decoding, dict[str, Tensor]]:
+    def _empty(self, own: OwnStep, decoding: Decoding) -> tuple[Decoding, dict[str, Tensor]]:
         """A decoding with room in its caches that has read nothing, and the tensors of states that begin with numbers.
         Raises NoProgram for states that a step makes otherwise."""
         begun = copy.deepcopy(decoding.states)
         with torch.inference_mode():
-            self.own.step(self.tokens[:, :1], decoding)
+            own.step(self.tokens[:, :1], decoding)
         make_room(decoding, self.room)
         initial: dict[str, Tensor] = {}
         for number, (states, before) in enumerate(zip(decoding.states, begun, strict=True)):
@@ -90,14 +90,14 @@ class PromptProgram:
         self.states.lengths = torch.full_like(self.states.lengths, length)
         self.states._note_sizes([length] * self.states.batch)
 
-    def _make(self, length: int) -> Any:
+    def _make(self, own: OwnStep, length: int) -> Any:
         self._at_start()
         with torch.inference_mode():
-            return self.own.step(self.tokens[:, :length], self.states, last=True)
+            return own.step(self.tokens[:, :length], self.states, last=True)
 
-    def _program(self) -> StepProgram:
+    def _program(self, own: OwnStep) -> StepProgram:
         lengths = (self.first, self.first + 1, (self.first + self.last) // 2, self.last)
-        program = StepProgram([self._recorded(length) for length in lengths], self.first, self.last, self.packing)
+        program = StepProgram([self._recorded(own, length) for length in lengths], self.first, self.last, self.packing)
         if program.last != self.last:
             raise NoProgram("what it reads does not lie where it should at every length")
         self._at_start()
@@ -107,11 +107,11 @@ class PromptProgram:
     def _all_given(self) -> dict[str, Tensor]:
         return {"input.tokens": self.tokens, "lengths": self.states.lengths, **self.given}
 
-    def _recorded(self, length: int) -> Recording:
+    def _recorded(self, own: OwnStep, length: int) -> Recording:
         self._at_start()
         recording, numbers = Recording(length, self._all_given()), dict(numbers_in(self.states.states))
         with torch.inference_mode(), grouped.by_choice(), Unread(), StepRecorder() as recorder:
-            outputs = self.own.step(self.tokens[:, :length], self.states, last=True)
+            outputs = own.step(self.tokens[:, :length], self.states, last=True)
         left = {f"state.{path}": tensor for path, tensor in tensors_of(self.states.states)}
         if dict(numbers_in(self.states.states)) != numbers or left.keys() - self.given.keys():
             raise NoProgram("a state of it changes otherwise than by its numbers")
@@ -120,9 +120,9 @@ class PromptProgram:
         recording.operations, recording.outputs, recording.left = recorder.operations, {"logits": outputs}, left
         return recording
 
-    def _hold_to(self, length: int) -> None:
+    def _hold_to(self, length: int, plain: Callable[[int], Any]) -> None:
         """Hold what the program reads of a prompt to what the model's own code does. Raises NoProgram."""
-        own = [self._make(length).clone(), *self._left(length)]
+        own = [plain(length).clone(), *self._left(length)]
         self._at_start()
         made = [self.program.run(length)["logits"].clone(), *self._left(length)]
         tolerance = TOLERANCE[self.packing.weights]
