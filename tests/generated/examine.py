@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import normalize
+from torch.overrides import TorchFunctionMode
 
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import analyze
@@ -313,11 +315,31 @@ def largest(model: nn.Module, given: Mapping[str, Tensor]) -> float:
     return max(found)
 
 
+class ZerosNormalized(TorchFunctionMode):
+    """Notes within it whether a vector of zeros is brought to length 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = False
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is normalize:
+            self.any |= bool((args[0] == 0).all(-1).any())
+        return function(*args, **(kwargs or {}))
+
+
+def normalizes_zeros(model: nn.Module, given: Mapping[str, Tensor]) -> bool:
+    with torch.no_grad(), ZerosNormalized() as zeros:
+        model(**given)
+    return zeros.any
+
+
 def trains(model: nn.Module, given: Mapping[str, Tensor], slopes: bool = True) -> None:
     """Passes in training and back: gradients are numbers, and in a random direction they are the slope of the loss, as
     its differences over two small steps show. Where these two are apart (a kink lies there), or where gradients consist
     of rounding (changes of the weights in their last digits, and another factor of the loss, turn them), they show
-    nothing. `slopes=False`: not where gradients are stopped."""
+    nothing, nor where gradients are stopped (`slopes=False`), or vectors of zeros are brought to length 1: gradients of
+    1e12 for each cancel there, and with them the digits of all others."""
     model.train()
     generator = torch.Generator().manual_seed(3)
     begun = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -360,7 +382,7 @@ def trains(model: nn.Module, given: Mapping[str, Tensor], slopes: bool = True) -
         return total if math.isfinite(total) else None
 
     said = slope({name: torch.zeros_like(one) for name, one in begun.items()})
-    if said is None or not slopes:
+    if said is None or not slopes or normalizes_zeros(model, given):
         return
     first, second = ((moved(step) - moved(-step)) / (2 * step) for step in (1e-6, 1e-7))
     size = max(abs(first), abs(second))

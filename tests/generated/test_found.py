@@ -332,6 +332,18 @@ decoder:
     x = x + s
 """,
     ),
+    (
+        "zeros that are brought to length 1 have gradients of 1e12, which cancel, and hide the digits of all others",
+        BUILT,
+        """
+causal: false
+before: x = embed.words(tokens) + positions(tokens)
+layer: |
+  h = (x[0] if layer % 2 == 0 else x) - x
+  k = l2norm(h, size=4)
+  x = x + clamp(delta(x, k, x, k, sigmoid(h) * k, -softplus(h)), -2, 2)
+""",
+    ),
 ]
 
 
