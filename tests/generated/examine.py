@@ -124,9 +124,9 @@ def inputs_of(model: nn.Module) -> dict[str, Tensor]:
         else:
             size = (ROWS, LENGTH + 2 * (name == "source"), 4)
             made[name] = torch.randint(vocab, size[: 3 if name == "characters" else 2], generator=generator)
-    if scatters(model):
-        made["tokens"] = without_marks(made["tokens"])
-        made["tokens"][:, :2] = MARK
+    for name in {"tokens", "source"} & made.keys() if scatters(model) else ():
+        made[name] = without_marks(made[name])
+        made[name][:, :2] = MARK
     return made
 
 
