@@ -35,6 +35,8 @@ from figures import keep  # noqa: E402
 
 from transformula import Model, gallery  # noqa: E402
 from transformula.engine.build import library  # noqa: E402
+from transformula.engine.kinds import MOST_PROMPT_ROWS  # noqa: E402
+from transformula.engine.prompts import FEWEST_PROMPTS  # noqa: E402
 from transformula.generation import SamplingSettings, generate  # noqa: E402
 
 PROMPT, NEW, READ = 32, 128, 224
@@ -74,7 +76,8 @@ def measure(
     limit = model.context_limit
     new = new if limit is None else min(new, limit - prompt + 1)
     best, texts = dict.fromkeys(writers, float("inf")), {}
-    for _ in range(rounds + 1):  # the first makes what is kept for the next
+    warm = FEWEST_PROMPTS if new == 1 and batch <= MOST_PROMPT_ROWS else 1  # make what is kept for the others
+    for _ in range(warm + rounds):
         for name, write in writers.items():
             begun = time.process_time()
             texts[name] = write(prompts, new)
