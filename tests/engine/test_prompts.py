@@ -19,6 +19,7 @@ from transformula.engine.prompts import PromptProgram
 from transformula.errors import InputError
 from transformula.generation.decoding import generate
 from transformula.generation.settings import SamplingSettings
+from transformula.generation.steps import logits_of
 from transformula.model.transformer import evaluating
 
 ALIKE = 1e-4  # as a share of the largest
@@ -37,9 +38,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def read_on(view: Any, tokens: Tensor, room: int) -> list[Tensor]:
     """The logits behind a prompt, and those of the steps after it."""
     decoding = view.start(len(tokens), room)
-    logits = [view.step(tokens, decoding, last=True).clone()]
+    logits = [logits_of(view, view.step(tokens, decoding, last=True)).clone()]
     for _ in range(3):
-        logits.append(view.step(logits[-1][:, -1].argmax(-1)[:, None], decoding).clone())
+        logits.append(logits_of(view, view.step(logits[-1][:, -1].argmax(-1)[:, None], decoding)).clone())
     return logits
 
 
