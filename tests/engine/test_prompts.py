@@ -122,10 +122,11 @@ def test_a_large_model_waits_for_no_program(monkeypatch: pytest.MonkeyPatch) -> 
     assert not fast.machine.readers
 
 
-def test_wrong_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that comes to others is not used."""
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_wrong_numbers_are_seen(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that comes to others, or to none, is not used."""
     run = prompts.StepProgram.run
-    monkeypatch.setattr(prompts.StepProgram, "run", lambda self, past: {"logits": 1.01 * run(self, past)["logits"]})
+    monkeypatch.setattr(prompts.StepProgram, "run", lambda self, past: {"logits": factor * run(self, past)["logits"]})
     model = module()
     view, tokens = evaluating(model), torch.ones(1, 20, dtype=torch.long)
     with torch.inference_mode(), quicken(model, view) as fast:

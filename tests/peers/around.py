@@ -11,7 +11,7 @@ from tests.peers.carry import Theirs, Weights
 from tests.peers.case import CONTEXT, VOCAB, WIDTH
 
 COLUMNS = 4
-"""Of a grid of positions, where nothing else is said."""
+"""A grid of positions has so many, where nothing else is said."""
 
 
 class Around(nn.Module):

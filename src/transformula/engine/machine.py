@@ -20,10 +20,20 @@ from ..errors import InputError, setting
 from ..model.decoding import Decoding
 from .build import library
 from .choosing import best_tokens
-from .kinds import COMPILING, FEW, FEWEST_STEPS, FLOAT32, KERNELS, LARGEST, TOLERANCE, OwnStep
+from .kinds import (
+    COMPILING,
+    FEW,
+    FEWEST_STEPS,
+    FLOAT32,
+    KERNELS,
+    LARGEST,
+    MOST_PROMPT_TOKENS,
+    TOLERANCE,
+    OwnStep,
+)
 from .packing import Packing
 from .program import StepProgram, seconds
-from .prompts import FEWEST_PROMPTS, LENGTHS, MOST_SECONDS, PASSES, PromptProgram
+from .prompts import FEWEST_PROMPTS, MOST_SECONDS, PASSES, PromptProgram
 from .recording import NoProgram, Recording, Walker, make_room, states_of
 
 MAX_ASKED = 1000  # sizes that are remembered without a program
@@ -101,7 +111,7 @@ class Machine:
             logits = own.step(tokens, decoding, last=True)
         took = time.perf_counter() - begun
         self.asked["prompts", rows] += 1
-        soon = PASSES * took * LENGTHS[1] / length < MOST_SECONDS
+        soon = PASSES * took * MOST_PROMPT_TOKENS / length < MOST_SECONDS
         if rows not in self.readers and self.asked["prompts", rows] >= FEWEST_PROMPTS and soon:
             self.readers[rows] = None
             with suppress(Exception):  # whatever a word does: its own code reads it all the same

@@ -21,7 +21,6 @@ from .program import StepProgram, seconds
 from .recording import NoProgram, Recording, StepRecorder, Unread, make_room, numbers_in, states_of
 
 FEWEST_PROMPTS = 16  # of so many rows that were read, for a program to be worth making
-LENGTHS = FEWEST_PROMPT_TOKENS, MOST_PROMPT_TOKENS
 PASSES, MOST_SECONDS = 8, 1.0  # of the longest prompt, that making a program takes; in how many seconds it may
 TURNS = 3  # of a program beside the model's own code
 
@@ -32,13 +31,12 @@ class PromptProgram:
     def __init__(
         self, own: OwnStep, start: Callable[[int, int], Decoding], tokens: Tensor, packing: Packing
     ) -> None:
-        first, most = LENGTHS
-        self.packing, self.room = packing, min(most, own.limit or most) + 2
+        self.packing, self.room = packing, min(MOST_PROMPT_TOKENS, own.limit or MOST_PROMPT_TOKENS) + 2
         self.tokens = tokens[:, :1].repeat(1, self.room)
         self.tokens[:, : tokens.shape[1]] = tokens[:, : self.room]
         self.states, self.initial = self._empty(own, start(len(tokens), self.room))
         self.given = states_of(self.states)
-        self.first, self.last = first, self.room - 2
+        self.first, self.last = FEWEST_PROMPT_TOKENS, self.room - 2
         while True:
             try:
                 with at_least(self.room):
@@ -47,11 +45,11 @@ class PromptProgram:
                 break
             except NoProgram:
                 self.last //= 2
-                if self.last < 4 * first:
+                if self.last < 4 * self.first:
                     raise
         length, plain = (self.first + self.last) // 2, partial(self._make, own)
         self._hold_to(length, plain)
-        ours, theirs = (min(seconds(read, length) for _ in range(TURNS)) for read in (self.program.run, plain))
+        ours, theirs = (min(seconds(read, length) for _ in range(TURNS)) for read in (self._run, plain))
         if ours > theirs:
             raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
 
@@ -123,12 +121,12 @@ class PromptProgram:
     def _hold_to(self, length: int, plain: Callable[[int], Any]) -> None:
         """Hold what the program reads of a prompt to what the model's own code does. Raises NoProgram."""
         own = [plain(length).clone(), *self._left(length)]
-        self._at_start()
-        made = [self.program.run(length)["logits"].clone(), *self._left(length)]
+        made = [self._run(length).clone(), *self._left(length)]
         tolerance = TOLERANCE[self.packing.weights]
         for one, other in zip(own, made, strict=True):
             most = one.abs().max()
-            if not bool(torch.isfinite(most)) or bool((one - other).abs().max() > tolerance * most):
+            near = (one - other).abs().max() <= tolerance * most  # not so, too, where one is no number
+            if not bool(near & torch.isfinite(most)):
                 raise NoProgram("its kernels come to other numbers than the model's own code")
 
     def _left(self, length: int) -> list[Tensor]:
@@ -139,15 +137,18 @@ class PromptProgram:
             for name, tensor in floats.items()
         ]
 
+    def _run(self, length: int) -> Tensor:
+        self._at_start()
+        return self.program.run(length)["logits"]
+
     def reads(self, tokens: Tensor) -> bool:
         return self.first <= tokens.shape[1] <= self.last
 
     def read(self, tokens: Tensor, decoding: Decoding) -> Tensor:
         """Logits behind each row, (rows, 1, vocab); the decoding has read the tokens."""
         rows, length = tokens.shape
-        self._at_start()
         self.tokens[:, :length] = tokens
-        logits = self.program.run(length)["logits"].clone()
+        logits = self._run(length).clone()
         self._note(length)
         every = range(rows)
         decoding.put(every, self.states, every)
