@@ -45,6 +45,16 @@ static inline F sum(V v) {
 #endif
 }
 
+static inline F maximum(V v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  F most = -INFINITY;
+  for (int i = 0; i < W; i++) most = v[i] > most ? v[i] : most;
+  return most;
+#endif
+}
+
 // The sums of four vectors, side by side.
 typedef F V4 __attribute__((vector_size(16), aligned(4), may_alias));
 static inline V4 sums(V a, V b, V c, V d) {
@@ -345,8 +355,7 @@ static F highest(const F* x, I n) {
     V v = load(x + i);
     mosts = v > mosts ? v : mosts;
   }
-  F most = -INFINITY;
-  for (int j = 0; j < W; j++) most = mosts[j] > most ? mosts[j] : most;
+  F most = maximum(mosts);
   for (; i < n; i++) most = x[i] > most ? x[i] : most;
   return most;
 }
@@ -481,7 +490,7 @@ static inline void transpose(V* r) {  // W vectors
   }
 #endif
 }
-constexpr I FEW = 12, MANY = 96;  // rows of x from which this pays, and that are transposed at a time
+constexpr I FEW = 12, MANY = 96;  // rows of x from which this pays, and that are transposed at a time at most
 constexpr int ROWS = W / 2;       // of w at a time
 // ROWS rows of w with C vectors of rows of x, of whose transpose rows lie P apart; each row of y is of one row of w.
 // The next ROWS rows of w come into the cache meanwhile.
@@ -547,7 +556,8 @@ static void of_rows(const F* x, I ldx, const F* w, const F* b, F* y, I ldy, I M,
   I n = 0;
 #if defined(ACROSS)
   if (M > MANY) {
-    for (I m = 0; m < M; m += MANY) of_rows(x + m * ldx, ldx, w, b, y + m * ldy, ldy, M - m < MANY ? M - m : MANY, N, K);
+    const I count = (M + MANY - 1) / MANY, each = ((M + count - 1) / count + W - 1) / W * W;
+    for (I m = 0; m < M; m += each) of_rows(x + m * ldx, ldx, w, b, y + m * ldy, ldy, M - m < each ? M - m : each, N, K);
     return;
   }
   if (M >= FEW) n = wide(x, ldx, w, b, y, ldy, M, N, K);
@@ -956,26 +966,33 @@ static void softmax(const F* x, F* y, I R, I n, I logarithm) {
     for (I i = 0; i < n; i++) y[i] /= z;
   }
 }
-// y = sum of s_j x_j over n rows of x, a vector of E registers
+// y = c times the sum of s_j x_j over n rows of x, a vector of E registers; two sums hide the latency
 template <int E>
-static inline void weighted(const F* s, const F* x, I stride, I n, F* y) {
-  V a[E] = {};
-  for (I j = 0; j < n; j++, x += stride)
+static inline void weighted(const F* s, const F* x, I stride, I n, F c, F* y) {
+  V a[E] = {}, b[E] = {};
+  I j = 0;
+  for (; j + 2 <= n; j += 2, x += 2 * stride)
 #pragma GCC unroll 8
+    for (int i = 0; i < E; i++) {
+      a[i] += s[j] * load(x + i * W);
+      b[i] += s[j + 1] * load(x + stride + i * W);
+    }
+  if (j < n)
     for (int i = 0; i < E; i++) a[i] += s[j] * load(x + i * W);
-  for (int i = 0; i < E; i++) store(y + i * W, a[i]);
+  for (int i = 0; i < E; i++) store(y + i * W, c * (a[i] + b[i]));
 }
-static void weighted(const F* s, const F* x, I stride, I n, I e, F* y) {
+static inline void weighted(const F* s, const F* x, I stride, I n, I e, F c, F* y) {
   I t = 0;
-  for (; t + 4 * W <= e; t += 4 * W) weighted<4>(s, x + t, stride, n, y + t);
-  for (; t + W <= e; t += W) weighted<1>(s, x + t, stride, n, y + t);
+  for (; t + 4 * W <= e; t += 4 * W) weighted<4>(s, x + t, stride, n, c, y + t);
+  for (; t + 2 * W <= e; t += 2 * W) weighted<2>(s, x + t, stride, n, c, y + t);
+  for (; t + W <= e; t += W) weighted<1>(s, x + t, stride, n, c, y + t);
   if (t == e) return;
   for (I u = t; u < e; u++) y[u] = 0;
   for (I j = 0; j < n; j++)
-    for (I u = t; u < e; u++) y[u] += s[j] * x[j * stride + u];
+    for (I u = t; u < e; u++) y[u] += c * s[j] * x[j * stride + u];
 }
 // s_j = scale x . k_j for n rows of k
-static void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
+static inline void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
   I j = 0;
   if (d % W == 0)
     for (; j + 4 <= n; j += 4) {
@@ -992,28 +1009,46 @@ static void scores(const F* x, const F* k, I stride, I n, I d, F scale, F* s) {
     }
   for (; j < n; j++) s[j] = scale * dot(x, k + j * stride, d);
 }
+// Scores s of n keys as a mask leaves them; its numbers begin at `at`. masked: 1 of truth values, 2 added
+static void mask_scores(F* s, const T& m, I at, I masked, I n) {
+  if (masked == 1 && m.type == 2 && m.s[4] == 1) {
+    for (I j = 0; j < n; j++) s[j] = m.p[at + j] ? s[j] : -INFINITY;
+  } else if (masked == 2 && m.type == 0 && m.s[4] == 1) {
+    for (I j = 0; j < n; j++) s[j] += m.f()[at + j];
+  } else if (masked) {
+    for (I j = 0; j < n; j++) {
+      double a = get(m.p, m.type, at + j * m.s[4]);
+      s[j] = masked == 1 ? (a != 0 ? s[j] : -INFINITY) : s[j] + (F)a;
+    }
+  }
+}
+// Weights of n scores, before they are divided by what is returned. Behind them is room up to a whole vector.
+static inline F weights_of(F* s, I n) {
+  const I whole = (n + W - 1) / W * W;
+  for (I j = n; j < whole; j++) s[j] = -INFINITY;
+  return softmax_row(s, whole);
+}
+// The first numbers of a block of n come into the cache; what follows them comes by itself.
+static inline void fetch(const F* x, I n) {
+  constexpr I LINE = 16, MOST = 64 * LINE;
+  for (I i = 0; i < n && i < MOST; i += LINE) __builtin_prefetch(x + i);
+}
 static thread_local std::vector<F> scratch;
 // q (B, H, L, d), k (B, Hk, n, d), v (B, Hk, n, e), mask (B, H, L, n): 0 none, 1 of truth values, 2 added; o (B, H, L, e)
 static void attention(const T& q, const T& k, const T& v, const T& m, I masked, F scale, const T& o) {
   I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], H = q.n[2], group = H / k.n[2], count = q.n[1] * H;
+  auto block = [&](const T& x, I part) { return x.f() + part / H * x.s[1] + part % H / group * x.s[2]; };
   in_parts(count, count * L * n * (d + e), [&](I part) {
     const I b = part / H, h = part % H;
-    const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
+    const F *keys = block(k, part), *values = block(v, part);
+    if (part + 1 < count && (part + 1) % group == 0) fetch(block(k, part + 1), n * d), fetch(block(v, part + 1), n * e);
     scratch.resize(n + W);
     F* s = scratch.data();
     for (I l = 0; l < L; l++) {
       scores(q.f() + b * q.s[1] + h * q.s[2] + l * q.s[3], keys, k.s[3], n, d, scale, s);
-      if (masked) {
-        I at = b * m.s[1] + h * m.s[2] + l * m.s[3];
-        for (I j = 0; j < n; j++) {
-          double a = get(m.p, m.type, at + j * m.s[4]);
-          s[j] = masked == 1 ? (a != 0 ? s[j] : -INFINITY) : s[j] + (F)a;
-        }
-      }
-      F z = softmax_row(s, n);
-      z = z > 0 ? 1 / z : 0;
-      for (I j = 0; j < n; j++) s[j] *= z;
-      weighted(s, values, v.s[3], n, e, o.f() + b * o.s[1] + h * o.s[2] + l * o.s[3]);
+      mask_scores(s, m, b * m.s[1] + h * m.s[2] + l * m.s[3], masked, n);
+      const F z = weights_of(s, n);
+      weighted(s, values, v.s[3], n, e, z > 0 ? 1 / z : 0, o.f() + b * o.s[1] + h * o.s[2] + l * o.s[3]);
     }
   });
 }
@@ -1035,6 +1070,25 @@ static inline void outer(const F* x, I ldx, const F* b, I ldb, I n, F* y, I ldy)
   for (int r = 0; r < QUERIES; r++)
     for (int i = 0; i < E; i++) store(y + r * ldy + i * W, a[r][i]);
 }
+// n keys of d numbers, which lie `stride` and `apart` apart, in panes: the first numbers of PANE keys, then the next ones.
+// What stands for keys behind the last is never used, but for what fills its vector: zeros.
+static void turn(const F* keys, I stride, I apart, I n, I d, F* to) {
+  for (I j = 0; j < n; j += W) {
+    F* pane = to + j / PANE * PANE * d + j % PANE;
+    const I some = n - j < W ? n - j : W;
+    I i = 0;
+#if defined(ACROSS)
+    V block[W];
+    for (; apart == 1 && i + W <= d; i += W) {
+      for (I r = 0; r < W; r++) block[r] = r < some ? load(keys + (j + r) * stride + i) : V{};
+      transpose(block);
+      for (I r = 0; r < W; r++) store(pane + (i + r) * PANE, block[r]);
+    }
+#endif
+    for (; i < d; i++)
+      for (I r = 0; r < W; r++) pane[i * PANE + r] = r < some ? keys[(j + r) * stride + i * apart] : 0;
+  }
+}
 // As `attention`; causal: query l sees the keys up to l.
 static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I causal, F scale, const T& o) {
   I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], group = q.n[2] / k.n[2];
@@ -1043,21 +1097,16 @@ static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I c
   const I count = q.n[1] * k.n[2];
   in_parts(count, count * group * L * n * (d + e), [&](I part) {
     const I b = part / k.n[2];
-    turned.assign(panes * d * PANE, 0);
+    turned.resize(panes * d * PANE);
     if (!as_is) filled.assign(n * wide, 0);
-    several.assign(QUERIES * (d + ld + wide), 0);
+    several.resize(QUERIES * (d + ld + wide));
     F *x = several.data(), *s = x + QUERIES * d, *y = s + QUERIES * ld;
     for (I h = part % k.n[2] * group, last = h + group; h < last; h++) {
       const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
       const F *query = q.f() + b * q.s[1] + h * q.s[2], *wides = as_is ? values : filled.data();
       I apart = as_is ? v.s[3] : wide;
       if (h % group == 0) {
-        for (I p = 0; p < n; p += PANE)
-          for (I i = 0; i < d; i++) {
-            F* to = &turned[p * d + i * PANE];
-            const F* from = keys + p * k.s[3] + i * k.s[4];
-            for (I j = 0, some = n - p < PANE ? n - p : PANE; j < some; j++) to[j] = from[j * k.s[3]];
-          }
+        turn(keys, k.s[3], k.s[4], n, d, turned.data());
         for (I j = 0; j < (as_is ? 0 : n); j++)
           for (I i = 0; i < e; i++) filled[j * wide + i] = values[j * v.s[3] + i * v.s[4]];
       }
@@ -1074,23 +1123,19 @@ static void attend(const T& q, const T& k, const T& v, const T& m, I masked, I c
           F* row = s + r * ld;
           I seen = causal && l + r + 1 < n ? l + r + 1 : n;
           I at = b * m.s[1] + h * m.s[2] + (l + r) * m.s[3];
-          if (masked == 1 && m.type == 2 && m.s[4] == 1)
-            for (I j = 0; j < seen; j++) row[j] = m.p[at + j] ? row[j] : -INFINITY;
-          else if (masked)
-            for (I j = 0; j < seen; j++) {
-              double a = get(m.p, m.type, at + j * m.s[4]);
-              row[j] = masked == 1 ? (a != 0 ? row[j] : -INFINITY) : row[j] + (F)a;
-            }
+          mask_scores(row, m, at, masked, seen);
           I whole = (end + W - 1) / W * W;  // vectors of numbers that become 0
           for (I j = seen; j < whole; j++) row[j] = -INFINITY;
           z[r] = softmax_row(row, whole);
         }
         I t = 0;
         for (; t + PANE <= wide; t += PANE) outer<PANES>(s, ld, wides + t, apart, end, y + t, wide);
+        for (; t + 2 * W <= wide; t += 2 * W) outer<2>(s, ld, wides + t, apart, end, y + t, wide);
         for (; t < wide; t += W) outer<1>(s, ld, wides + t, apart, end, y + t, wide);
         for (I r = 0; r < count; r++) {
           F* to = o.f() + b * o.s[1] + h * o.s[2] + (l + r) * o.s[3], c = z[r] > 0 ? 1 / z[r] : 0;
-          for (I i = 0; i < e; i++) to[i * o.s[4]] = c * y[r * wide + i];
+          if (o.s[4] == 1) for (I i = 0; i < e; i++) to[i] = c * y[r * wide + i];
+          else for (I i = 0; i < e; i++) to[i * o.s[4]] = c * y[r * wide + i];
         }
       }
     }
