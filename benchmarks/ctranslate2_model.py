@@ -64,41 +64,6 @@ def save(model: Transformer, folder: Path, begin: int, end: int, positions: int 
     return names
 
 
-@torch.inference_mode()
-def by_their_rule(
-    model: Transformer, source: list[int], beam: int, longest: int, begin: int, end: int
-) -> tuple[list[int], int]:
-    """What our model writes of one sentence by the rule of CTranslate2's beam (no patience, length penalty 1), and how
-    many rows the model read:
-    of the best 2 * beam continuations the first `beam` count; one of them that ends is put aside, and the next best
-    that does not end goes on in its place, until as many have ended as the beam is wide. The best mean of log p is
-    written."""
-    decoding = model.start(1, longest + 1, source=torch.tensor([source]))
-    texts: list[tuple[float, list[int]]] = [(0.0, [])]
-    ended: list[tuple[float, list[int]]] = []
-    last, read = torch.tensor([[begin]]), 0
-    while len(texts[0][1]) < longest:
-        read += len(last)
-        sums = model.step(last, decoding)[:, -1].log_softmax(-1) + torch.tensor([[total] for total, _ in texts])
-        totals, places = sums.flatten().topk(2 * beam)
-        found = [(t, *divmod(p, sums.shape[1])) for t, p in zip(totals.tolist(), places.tolist(), strict=True)]
-        others = [one for one in found[beam:] if one[2] != end]
-        going = []
-        for total, row, token in found[:beam]:
-            text = texts[row][1]
-            if token == end:
-                ended.append((total / (len(text) + 1), text))
-                total, row, token = others.pop(0)
-            going.append((row, (total, [*texts[row][1], token])))
-        if len(ended) >= beam:
-            break
-        decoding.select(torch.tensor([row for row, _ in going]))
-        texts = [text for _, text in going]
-        last = torch.tensor([[text[-1]] for _, text in texts])
-    # what is cut is written only where nothing has ended
-    return max(ended or [(total / len(text), text) for total, text in texts])[1], read
-
-
 def _attention(spec: Any, weights: dict[str, Tensor], path: str, splits: Sequence[str]) -> None:
     """Matrices in the order of `splits`, those of one string joined, and the norm after the sum."""
     for linear, joined in zip(spec.linear, splits, strict=True):

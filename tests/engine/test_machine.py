@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,56 @@ def test_beams_are_those_of_the_models_own_code() -> None:
     for ours, theirs in zip(*found, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"min_length": 4}, {"prefix": True}], ids=str)
+def test_a_greedy_search_writes_several_steps_at_once(monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+    """Sentences end within a burst, at its end, and where they are cut."""
+    model, prompts = module(), [[1], [2, 3], [4], [5, 6, 7], [8], [3]]
+    prefixes = [[3], [], [2, 2], [1], [], [4]] if more.get("prefix") else None
+    bursts: list[int] = []
+    greedy = machines.Machine.greedy
+
+    def noted(self: machines.Machine, *arguments: Any) -> Any:
+        written = greedy(self, *arguments)
+        bursts.append(0 if written is None else written[0].shape[1])
+        return written
+
+    monkeypatch.setattr(machines.Machine, "greedy", noted)
+
+    def texts(engine: str, end: list[int]) -> list[Any]:
+        least = more.get("min_length", 0)
+        settings = SearchSettings(beam=1, max_length=13, engine=engine, min_length=least)
+        return [of_one[0] for of_one in search(model, prompts, settings, end=end, prefixes=prefixes)]
+
+    endless = [h.tokens for h in texts("torch", [])]
+
+    def lengths(end: Sequence[int]) -> set[int]:
+        return {min([text.index(token) for token in end if token in text], default=13) for text in endless}
+
+    free = {token for text in endless for token in text} - {token for prefix in prefixes or [] for token in prefix}
+    pairs = combinations(sorted(free), 2)
+    end = list(max((pair for pair in pairs if 13 in lengths(pair)), key=lambda pair: len(lengths(pair))))
+    expected = texts("torch", end)
+    for _ in range(8):  # until programs of all sizes are there
+        ours = texts("auto", end)
+    assert max(bursts) > 1
+    assert [(h.tokens, h.ended) for h in ours] == [(h.tokens, h.ended) for h in expected]
+    assert len({len(h.tokens) for h in ours}) > 2 and max(len(h.tokens) for h in ours) == 13
+    assert [h.score for h in ours] == pytest.approx([h.score for h in expected], rel=1e-5)
+
+
+def test_a_search_binds_its_program_again_only_where_other_tensors_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, bound, steps = module(), [], []
+    bind, run = machines.StepProgram.bind, machines.StepProgram.run
+    monkeypatch.setattr(machines.StepProgram, "bind", lambda self, given: (bound.append(1), bind(self, given))[1])
+    monkeypatch.setattr(machines.StepProgram, "run", lambda self, past: (steps.append(1), run(self, past))[1])
+    settings = SearchSettings(beam=4, n_best=4, max_length=30)
+    for _ in range(3):
+        bound.clear()
+        steps.clear()
+        search(model, [[1, 2], [3, 4]], settings)
+    assert len(steps) == 29 and len(bound) <= 2, "rows are moved within the caches"
 
 
 @pytest.mark.parametrize("beam", [1, 3])

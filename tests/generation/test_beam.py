@@ -87,7 +87,7 @@ def slow(model: Transformer, prompt: list[int], inputs: dict[str, list[int]], **
         ended.sort(key=lambda h: -h.score)
         if len(ended) >= settings.beam:
             next_score = beam[0][0] / settings.divisor(length + 1) if beam else float("-inf")
-            if settings.beam == 1 or next_score <= ended[settings.n_best - 1].score:
+            if settings.beam == 1 or settings.early_stopping or next_score <= ended[settings.n_best - 1].score:
                 break
     return ended[: settings.n_best]
 
@@ -104,6 +104,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gnmt": {"beam": 4, "n_best": 3, "alpha": 0.6},
     "average": {"beam": 3, "n_best": 3, "penalty": "average", "alpha": 1.0},
     "none": {"beam": 5, "alpha": 0.0},
+    "early": {"beam": 3, "n_best": 2, "penalty": "average", "alpha": 2.0, "early_stopping": True},
     "steep": {"beam": 4, "n_best": 2, "penalty": "average", "alpha": 3.0},
     "n-grams": {"beam": 3, "n_best": 2, "block_ngrams": 2},
     "unigrams": {"beam": 2, "block_ngrams": 1},
@@ -390,6 +391,28 @@ def test_a_search_ends_where_nothing_can_win() -> None:
     model = Sure()
     found = search(model, [[1, 1]], SearchSettings(beam=4, max_length=50), end=0)
     assert found[0][0].tokens == [] and model.steps == []
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_early_stopping_ends_a_search_sooner_and_no_later(alpha: float) -> None:
+    class Likely(Toy):
+        """May end at each step, and goes on surely where it does not."""
+
+        def logits_of(self, text: list[int]) -> torch.Tensor:
+            logits = torch.full((self.vocab,), -9.0)
+            logits[0], logits[2 + len(text) % 2] = 0.0, 0.0
+            return logits
+
+    steps, scores = {}, {}
+    for early in (False, True):
+        model = Likely()
+        settings = SearchSettings(beam=2, max_length=12, penalty="average", alpha=alpha, early_stopping=early)
+        scores[early] = search(model, [[1, 1]], settings, end=0)[0][0].score
+        steps[early] = len(model.steps)
+    if alpha:  # what goes on is longer, and comes to a better score
+        assert steps[True] < steps[False] and scores[True] < scores[False]
+    else:
+        assert steps[True] == steps[False] and scores[True] == scores[False]
 
 
 @pytest.mark.parametrize("budget", [1, 30, 10_000])

@@ -338,7 +338,7 @@ class Model:
         models    the other models of an ensemble; their tokenizers must be the same
         progress  called with (done, in all)
         search    fields of SearchSettings: beam, penalty, alpha, n_best, min_length, max_length, max_ratio,
-                  block_ngrams, ensemble, batch_tokens
+                  early_stopping, block_ngrams, ensemble, batch_tokens
 
         A source without a word has an empty target. Raises ConfigError, InputError, DataError.
         """

@@ -1028,20 +1028,13 @@ static inline F weights_of(F* s, I n) {
   for (I j = n; j < whole; j++) s[j] = -INFINITY;
   return softmax_row(s, whole);
 }
-// The first numbers of a block of n come into the cache; what follows them comes by itself.
-static inline void fetch(const F* x, I n) {
-  constexpr I LINE = 16, MOST = 64 * LINE;
-  for (I i = 0; i < n && i < MOST; i += LINE) __builtin_prefetch(x + i);
-}
 static thread_local std::vector<F> scratch;
 // q (B, H, L, d), k (B, Hk, n, d), v (B, Hk, n, e), mask (B, H, L, n): 0 none, 1 of truth values, 2 added; o (B, H, L, e)
 static void attention(const T& q, const T& k, const T& v, const T& m, I masked, F scale, const T& o) {
   I L = q.n[3], n = k.n[3], d = q.n[4], e = v.n[4], H = q.n[2], group = H / k.n[2], count = q.n[1] * H;
-  auto block = [&](const T& x, I part) { return x.f() + part / H * x.s[1] + part % H / group * x.s[2]; };
   in_parts(count, count * L * n * (d + e), [&](I part) {
     const I b = part / H, h = part % H;
-    const F *keys = block(k, part), *values = block(v, part);
-    if (part + 1 < count && (part + 1) % group == 0) fetch(block(k, part + 1), n * d), fetch(block(v, part + 1), n * e);
+    const F *keys = k.f() + b * k.s[1] + h / group * k.s[2], *values = v.f() + b * v.s[1] + h / group * v.s[2];
     scratch.resize(n + W);
     F* s = scratch.data();
     for (I l = 0; l < L; l++) {

@@ -124,7 +124,7 @@ class Machine:
         """Greedy decoding of up to `count` steps after tokens (batch, 1), among the first `vocab` tokens: the ids
         (batch, count) and their log probabilities (batch, count). None where no program makes the steps."""
         try:
-            bound = self.bound_to(model, tokens, decoding, {})
+            bound = self.bound_to(model, tokens, decoding, {}, make=False)
         except NoProgram:
             return None
         count = min(count, bound.program.last + 1 - decoding.longest, decoding.capacity - decoding.longest)
@@ -152,8 +152,11 @@ class Machine:
 
         return reading_of(self.packing, count)
 
-    def bound_to(self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Bound:
-        """A program for the next step of this decoding. Raises NoProgram."""
+    def bound_to(
+        self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor], make: bool = True
+    ) -> Bound:
+        """A program for the next step of this decoding, one that there is or, if `make`, a new one. Raises
+        NoProgram."""
         length, past = tokens.shape[1], decoding.longest
         bound = self.bound.get(length)
         if (
@@ -166,6 +169,8 @@ class Machine:
         make_room(decoding, room_of(decoding))
         key = key_of(decoding, length, others)
         program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
+        if program is None and not make:
+            raise NoProgram(FEW)
         if program is None:
             program = self.new(key, model, tokens, decoding, others)
         inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}

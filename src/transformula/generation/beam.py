@@ -6,7 +6,8 @@ and the `beam` best that do not end go on: what is finished takes no place of th
 
     as soon as none that goes on can still be among the n best: sums only fall, so the best score in reach is the sum so
     far divided by the penalty of the greatest length; to stop there changes nothing
-    or when `beam` hypotheses have ended and none that goes on would be among the n best if it ended next
+    or when `beam` hypotheses have ended and none that goes on would be among the n best if it ended next; with
+    `early_stopping` as soon as `beam` have ended
 
 Without a length penalty these are one, and the best of what the beam reaches is found. A beam of 1 is greedy: it is
 done when it ends.
@@ -18,11 +19,13 @@ kernels may make the steps, some stay unseen, so that batches have few sizes.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +38,18 @@ from .decoding import USUAL_LENGTH
 from .held_rows import HeldRows
 from .sentences import Hypothesis, Sentence
 from .settings import SearchSettings
-from .steps import Decoder, device_of, last_logits, logits_of, not_finite, pad_ids, step_model
+from .steps import (
+    Burst,
+    Decoder,
+    burst_of,
+    burst_size,
+    device_of,
+    last_logits,
+    logits_of,
+    not_finite,
+    pad_ids,
+    step_model,
+)
 
 PADDED = 8  # inputs of unlike lengths are padded to a multiple of it where kernels make steps
 MAX_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
@@ -183,7 +197,9 @@ def search_batch(
         longest = max(len(s.prefix) for s in batch)
         texts = [[-1] * (longest - len(s.prefix)) + s.prefix for s in batch]
         written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
-    held = HeldRows(batch, kernels)
+    held, pace, vocab = HeldRows(batch, kernels), math.inf, now[0].shape[1]
+    alone = kernels and len(models) == 1 and settings.beam == 1 and written is None
+    burst = burst_of(models[0]) if alone else None
     while True:
         live, own = held.live()
         seen = written
@@ -195,17 +211,66 @@ def search_batch(
         parents = {s: s.go_on(of_one, ends, settings) for (s, _), of_one in zip(live, candidates, strict=True)}
         if not any(parents.values()):
             return
-        before = sum(map(len, held.slots))
-        full = kernels and any(decoding.longest >= decoding.capacity for decoding in decodings)
-        rows, tokens = held.go_on(parents, full)
-        chosen = torch.tensor(tokens, device=device)[:, None]
-        if rows != list(range(before)):
-            kept = torch.tensor(rows)
-            for decoding in decodings:
-                decoding.select(kept)
-            written = None if written is None else written[kept.to(device)]
-        written = None if written is None else torch.cat((written, chosen), 1)
+        chosen, kept = go_on(held, parents, decodings, kernels)
+        chosen = chosen.to(device)
+        if written is not None:
+            written = torch.cat((written if kept is None else written[kept.to(device)], chosen), 1)
+        if burst is not None:
+            chosen = write_ahead(models[0], burst, decodings[0], held, chosen, settings, ends, vocab, pace)
+            if not len(chosen):
+                return
+        begun = time.perf_counter()
         now = [logits_of(m, step_model(m, chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
+        pace = time.perf_counter() - begun
+
+
+def go_on(
+    held: HeldRows, parents: Mapping[Sentence, Sequence[int]], decodings: Sequence[Any], kernels: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Let every sentence go on from its `parents`: the token that each row reads, (rows, 1), on the host, and which
+    rows these are of those before; None: the same."""
+    before = sum(map(len, held.slots))
+    full = kernels and any(decoding.longest >= decoding.capacity for decoding in decodings)
+    rows, tokens = held.go_on(parents, full)
+    chosen = torch.tensor(tokens)[:, None]
+    if rows == list(range(before)):
+        return chosen, None
+    kept = torch.tensor(rows)
+    for decoding in decodings:
+        decoding.select(kept)
+    return chosen, kept
+
+
+def write_ahead(
+    model: Decoder, burst: Burst, decoding: Any, held: HeldRows, chosen: Tensor, settings: SearchSettings,
+    ends: Sequence[int], vocab: int, pace: float,
+) -> Tensor:  # fmt: skip
+    """Search greedily, several steps at once, after `chosen` (rows, 1), as long as that is possible: the token that
+    each row reads next, (rows, 1), none where all sentences are done.
+
+    pace  seconds of a step
+    """
+    while True:
+        live = [(row, sentence) for row, sentence in enumerate(held.sentences) if sentence.beam]
+        early = any(sentence.length < settings.min_length for _, sentence in live)
+        count = 0 if early else burst_size(pace, (sentence.most - sentence.length for _, sentence in live))
+        begun = time.perf_counter()
+        written = burst(chosen, decoding, count, vocab) if count > 1 else None
+        if written is None:
+            return chosen
+        pace = (time.perf_counter() - begun) / written[0].shape[1]
+        ids, logs = (each.numpy() for each in written)
+        for row, sentence in live:
+            total = np.float32(sentence.beam[0][0])
+            for token, log in zip(ids[row].tolist(), logs[row], strict=True):
+                total += min(log, np.float32(0))  # as `best_continuations` adds
+                if np.isnan(total):
+                    raise not_finite([model], sentence.length)
+                if not sentence.go_on([(float(total), 0, token)], ends, settings):
+                    break
+        if not any(sentence.beam for _, sentence in live):
+            return chosen[:0]
+        chosen, _ = go_on(held, {sentence: [0] for _, sentence in live if sentence.beam}, [decoding], True)
 
 
 def continuations(

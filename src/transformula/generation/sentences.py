@@ -67,7 +67,9 @@ class Sentence:
             return False
         worst = self.ended[settings.n_best - 1].score
         full = len(self.ended) == settings.beam
-        return settings.beam == 1 or total / settings.divisor(self.length + 1 if full else longest) <= worst
+        if full and (settings.beam == 1 or settings.early_stopping):
+            return True
+        return total / settings.divisor(self.length + 1 if full else longest) <= worst
 
     def _end(self, text: Any, total: float, ended: bool, settings: SearchSettings) -> None:
         tokens = []

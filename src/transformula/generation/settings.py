@@ -169,6 +169,10 @@ class SearchSettings(EngineSettings):
         le=1e6,
         description="maximum length of the output, as a multiple of the source's length (at least min_length, and 1)",
     )
+    early_stopping: bool = Field(
+        False,
+        description="stop as soon as `beam` hypotheses have ended, though others might come to better scores",
+    )
     block_ngrams: int | None = Field(None, ge=1, description="never repeat an n-gram of this size")
     ensemble: Literal["probabilities", "log-probabilities"] = Field(
         "probabilities", description="what an ensemble of models averages"

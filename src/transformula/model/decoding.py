@@ -103,23 +103,25 @@ class Decoding:
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; one may stand twice. rows (batch,), whole; those of a search are on the host,
         so that no device need be waited for."""
-        self.version += 1
         chosen: list[int] = rows.tolist()
-        rows = rows.to(self.lengths.device)
+        rows, agreed = rows.to(self.lengths.device), self.start is not None
         self.lengths = self.lengths[rows]
         self._note_sizes([self._sizes[row] for row in chosen])
         of_row = [self._sequences[row] for row in chosen]
+        replaced = len(chosen) != self.batch or of_row != self._sequences or agreed != (self.start is not None)
         if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
             self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
         before, self.batch = self.batch, len(chosen)
         sequences = self._share(of_row)
-        self._select_caches(rows, chosen, before)
+        replaced |= self._select_caches(rows, chosen, before)
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if isinstance(states[place], CrossCache):
                     states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
                 elif not isinstance(states[place], Cache):
+                    replaced |= states[place] is not None
                     states[place] = module.reorder(states[place], rows)
+        self.version += replaced
 
     def put(
         self, places: Sequence[int], other: Decoding, rows: Sequence[int], sizes: Sequence[int] | None = None
@@ -173,9 +175,9 @@ class Decoding:
                     found.append(state)
         return list(dict.fromkeys(found))
 
-    def _select_caches(self, rows: Tensor, chosen: list[int], before: int) -> None:
+    def _select_caches(self, rows: Tensor, chosen: list[int], before: int) -> bool:
         """Keep these rows, `chosen` on the host, of `before` in all caches. Where none that is read is written, only
-        those are copied that change their place."""
+        those are copied that change their place. Whether other tensors are in the place of the caches."""
         caches = [state for states in self.states for state in states if isinstance(state, Cache)]
         every = dict.fromkeys(kept for cache in caches for kept in cache.kept())  # each once
         moved = [(place, row) for place, row in enumerate(chosen) if place != row]
@@ -184,10 +186,11 @@ class Decoding:
         if flows or len(chosen) > before or places & whence:
             for kept in every:
                 self._spare[kept] = kept.select(rows, self._longest, self._spare.get(kept))
-            return
+            return True
         to, of = torch.tensor(moved, dtype=torch.long, device=rows.device).view(-1, 2).unbind(1)
         for kept in every:
             kept.put_rows(to, of, self._longest, len(chosen))
+        return False
 
     def _share(self, of_row: list[int]) -> Tensor | None:
         """Note which sequence each row stands over, by their numbers so far; those that are kept, in their new order,

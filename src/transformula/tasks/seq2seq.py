@@ -326,6 +326,7 @@ def how_of(settings: SearchSettings, usual: int, models: int) -> str:
         most = f"{settings.max_ratio:g} times the source" + (f", {most}" if settings.max_length else "")
     parts = [f"beam {settings.beam}", f"score {settings.formula}", f"at most {most}"]
     parts += [f"at least {settings.min_length} tokens"] if settings.min_length else []
+    parts += ["early stopping"] if settings.early_stopping else []
     parts += [f"no {settings.block_ngrams} tokens in a row twice"] if settings.block_ngrams else []
     parts += [f"{models} models, their {settings.ensemble} averaged"] if models > 1 else []
     return ", ".join(parts)
