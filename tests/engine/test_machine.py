@@ -21,6 +21,7 @@ from transformula import Model
 from transformula.engine import build as kernels
 from transformula.engine import machine as machines
 from transformula.engine import quicken
+from transformula.engine.moving import move_rows
 from transformula.engine.packing import GROUP, Packing
 from transformula.engine.recording import NoProgram
 from transformula.errors import InputError
@@ -514,3 +515,40 @@ def test_guessed_tokens_go_by_programs(rows: int, settings: dict[str, Any]) -> N
     assert texts == expected and not machine.left
     if not settings:  # what repeats itself is guessed
         assert {key[1] for key in machine.programs} == {1, 5}
+
+
+@pytest.mark.parametrize("name", every_day(CAUSAL, MANY_KINDS))
+def test_a_search_reads_nothing_that_no_step_wrote(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Its caches get room for positions to come, whose memory may hold anything."""
+    model, make_room, grown = fresh(name, torch.float32), machines.make_room, []
+    if inputs(name).keys() != {"tokens"}:
+        pytest.skip("a search of it is given more than tokens")
+
+    def spoil(decoding: Any, positions: int, agree: bool = False) -> None:
+        before = {name: tensor.shape for name, tensor in machines.states_of(decoding).items()}
+        make_room(decoding, positions, agree)
+        for name, tensor in machines.states_of(decoding).items() if agree else ():
+            if tensor.shape != before[name]:
+                grown.append(name)
+                tensor[:, :, before[name][2] :] = float("nan")
+
+    monkeypatch.setattr(machines, "make_room", spoil)
+    found = [
+        search(model, [[1, 2, 3], [4, 5, 6]], SearchSettings(beam=3, max_length=9, engine=engine))
+        for engine in ("auto", "torch")
+    ]
+    assert [h.tokens for of_one in found[0] for h in of_one] == [h.tokens for of_one in found[1] for h in of_one]
+    if name == "pre-norm":
+        assert grown
+
+
+def test_rows_of_a_cache_move_as_pytorch_moves_them() -> None:
+    cache = torch.randn(7, 3, 16, 5)
+    for used in (1, 6, 16, 40):
+        moved, expected = cache.clone(), cache.clone()
+        places, rows = torch.tensor([[1, 2], [6, 2], [0, 5]]).unbind(1)
+        assert move_rows(moved, places, rows, used)
+        part = expected[:, :, :used]
+        part[places] = part[rows]
+        assert torch.equal(moved, expected)
+    assert not move_rows(cache.transpose(1, 2), places, rows, 1), "of which a row does not lie in one piece"

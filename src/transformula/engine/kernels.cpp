@@ -55,6 +55,14 @@ static inline F maximum(V v) {
 #endif
 }
 
+static inline bool any_above(V v, F x) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(x), _CMP_GT_OQ);
+#else
+  return maximum(v) > x;
+#endif
+}
+
 // The sums of four vectors, side by side.
 typedef F V4 __attribute__((vector_size(16), aligned(4), may_alias));
 static inline V4 sums(V a, V b, V c, V d) {
@@ -336,9 +344,7 @@ static void largest(const F* x, I n, I k, F* values, I* places) {
     if (end == i + BLOCK) {  // most blocks have none of them
       V a = load(x + i), b = load(x + i + W), c = load(x + i + 2 * W), d = load(x + i + 3 * W);
       a = a > b ? a : b, c = c > d ? c : d, a = a > c ? a : c;
-      F most = a[0];
-      for (int j = 1; j < W; j++) most = a[j] > most ? a[j] : most;
-      if (!(most > values[k - 1])) continue;
+      if (!any_above(a, values[k - 1])) continue;
     }
     for (I p = i; p < end; p++) {
       if (!(x[p] > values[k - 1])) continue;
@@ -1278,6 +1284,15 @@ void apply(I op, const F* x, F* y, I n) {
 // y = x of R rows of n numbers, normalized, times w and plus b where they are not 0
 void normalize(const F* x, const F* w, const F* b, F* y, I R, I n, I rms, double eps) {
   norm(x, w, b, y, R, n, rms, (F)eps);
+}
+
+// n rows of a cache, by their numbers `of`, to the places `to`; each is of so many blocks, `whole` bytes apart, of which
+// the first `part` are copied.
+void move(char* cache, I blocks, I whole, I part, const I* to, const I* of, I n) {
+  for (I i = 0; i < n; i++) {
+    char *y = cache + to[i] * blocks * whole, *x = cache + of[i] * blocks * whole;
+    for (I b = 0; b < blocks; b++) memcpy(y + b * whole, x + b * whole, part);
+  }
 }
 
 // Of R rows x of n numbers the k largest, in order: their places, and the numbers of y there less the logarithm of the

@@ -166,7 +166,7 @@ class Machine:
             and bound.program.first <= past <= bound.program.last
         ):
             return bound
-        make_room(decoding, room_of(decoding))
+        make_room(decoding, room_of(decoding), agree=self.brief and decoding.start is not None)
         key = key_of(decoding, length, others)
         program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
         if program is None and not make:

@@ -60,7 +60,12 @@ class Quickened:
     def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
         count = sum(each.numel() for each in inputs.values() if isinstance(each, Tensor))  # of what an encoder reads
         with self.reading(count) if count else nullcontext():
-            return self.own_start(batch, capacity, **inputs)  # type: ignore[misc]
+            decoding = self.own_start(batch, capacity, **inputs)  # type: ignore[misc]
+        if self.brief:
+            from .moving import move_rows
+
+            decoding.move = move_rows
+        return decoding
 
     def step(
         self, tokens: Tensor, decoding: Any, new: Tensor | None = None, last: bool = False, **others: Tensor
@@ -91,7 +96,7 @@ def quicken(
     """A view of a model, whose `step` is made by programs within this, where they can stand for its code; `engine`
     "torch": nowhere, "kernels": everywhere, or it raises InputError that says why not; `weights` "int8": with matrices
     of one byte a number; `length`: of how many tokens a step may be, beside one; `brief`: batches may be of one size
-    for a few steps only. One thread at a time has a machine."""
+    for a few steps only, and rows move. One thread at a time has a machine."""
     fast = Quickened(model, view, engine, weights, length, brief)
     if engine == KERNELS:
         check_kernels("this program's kernels", "engine", engine, fast.here)

@@ -117,17 +117,20 @@ def numbers_in(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from numbers_in(vars(state), path)
 
 
-def make_room(decoding: Decoding, positions: int) -> None:
+def make_room(decoding: Decoding, positions: int, agree: bool = False) -> None:
     """Let the caches of keys and values have room for so many positions, so that none is replaced by a larger one while
-    a text is written."""
+    a text is written. `agree`: all rows stand at one position from here on, so that nothing is read that no step wrote;
+    else what no step wrote is 0, as a weight of 0 times it must be."""
     caches = [state for states in decoding.states for state in states if isinstance(state, Cache)]
     for kept in dict.fromkeys(kept for cache in caches for kept in cache.kept()):
         if kept.tensor is not None:
             batch, heads, room, size = kept.tensor.shape
             wanted = min(positions, kept.window or positions)
             if room < wanted:
-                grown = kept.tensor.new_zeros(batch, heads, wanted, size)
+                grown = kept.tensor.new_empty(batch, heads, wanted, size)
                 grown[:, :, :room] = kept.tensor
+                if kept.window or not agree:
+                    grown[:, :, room:] = 0
                 kept.tensor = grown
 
 

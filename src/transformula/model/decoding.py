@@ -11,7 +11,7 @@ from torch import Tensor
 from ..analysis.kept import KeptBy, KeptValue
 from ..errors import InputError
 from ..language.graph import Call
-from ..words.cache import Cache, CrossCache, Kept
+from ..words.cache import Cache, CrossCache, Kept, Mover
 from ..words.shared_sequences import SharedSequences
 from ..words.word import At, put_rows
 
@@ -30,6 +30,7 @@ class Decoding:
     shared    which rows stand over the same other sequence since a row was copied; None: each over its own
     version   how often other tensors have come in the place of these, or rows have begun or ceased to agree
     apart     rows come and go: they are taken as if they did not agree, even while they do
+    move      what copies rows within a cache where it can, in place of PyTorch
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Decoding:
         self.shared: SharedSequences | None = None
         self.version = 0
         self.apart = False
+        self.move: Mover | None = None
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
@@ -189,7 +191,7 @@ class Decoding:
             return True
         to, of = torch.tensor(moved, dtype=torch.long, device=rows.device).view(-1, 2).unbind(1)
         for kept in every:
-            kept.put_rows(to, of, self._longest, len(chosen))
+            kept.put_rows(to, of, self._longest, len(chosen), self.move)
         return False
 
     def _share(self, of_row: list[int]) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -13,6 +14,9 @@ from torch.nn import functional as F
 from .cpu import tracing
 from .scores import NO_EXTRAS, Attended, AttentionSettings, Extras, attend, one_type, open_blind_queries
 from .word import At
+
+Mover = Callable[[Tensor, Tensor, Tensor, int], bool]
+"""(a cache, places, rows, positions) -> whether the rows were copied to these places."""
 
 
 def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
@@ -72,12 +76,13 @@ class Kept:
         torch.index_select(old[:, :, :used], 0, rows, out=self.tensor[:, :, :used])
         return old
 
-    def put_rows(self, places: Tensor, rows: Tensor, used: int, count: int) -> None:
+    def put_rows(self, places: Tensor, rows: Tensor, used: int, count: int, move: Mover | None = None) -> None:
         """Put these rows, of `used` positions, in the places of others, none of which is among them, and keep the first
         `count` rows."""
         if self.tensor is not None:
-            part = self.tensor[:, :, :used]
-            part.index_copy_(0, places, part.index_select(0, rows))
+            if move is None or not move(self.tensor, places, rows, used):
+                part = self.tensor[:, :, :used]
+                part.index_copy_(0, places, part.index_select(0, rows))
             self.tensor = self.tensor[:count]
 
     def take(self, places: Tensor, other: Kept, rows: Tensor, used: int, batch: int) -> bool:
