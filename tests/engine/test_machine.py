@@ -231,11 +231,12 @@ def test_a_search_keeps_rows_that_are_done_and_makes_few_programs(
     assert machine.made > 0
 
 
+@pytest.mark.parametrize("beam", [1, 2])
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_rows_that_are_done_need_no_room(engine: str) -> None:
+def test_rows_that_are_done_need_no_room(engine: str, beam: int) -> None:
     """A long prompt is done first; the others go on for as long as there are positions."""
     model, prompts = module(context=16), [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [1], [2], [3]]
-    settings = SearchSettings(beam=2, max_length=None, max_ratio=None, engine=engine)
+    settings = SearchSettings(beam=beam, max_length=None, max_ratio=None, engine=engine)
     together = search(model, prompts, settings, usual=15)
     alone = [search(model, [prompt], settings, usual=15)[0] for prompt in prompts]
     assert [of_one[0].tokens for of_one in together] == [of_one[0].tokens for of_one in alone]
