@@ -73,7 +73,7 @@ def test_it_sees_that_decoding_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_sees_that_rows_are_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding.Decoding, "_select_caches", lambda *given: None)
+    monkeypatch.setattr(decoding.Decoding, "_select_caches", lambda *given: False)
     with pytest.raises((AssertionError, RuntimeError)):
         examine(TEXT)
 

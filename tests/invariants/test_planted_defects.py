@@ -161,7 +161,7 @@ def a_window_too_wide(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_that_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoding.Decoding, "_select_caches", lambda *given: None)
+    patch.setattr(decoding.Decoding, "_select_caches", lambda *given: False)
 
 
 def padding_is_seen(patch: pytest.MonkeyPatch) -> None:
