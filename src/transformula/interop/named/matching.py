@@ -19,6 +19,8 @@ from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
 
+import yaml
+
 from ...analysis.canonical import canonical
 from ...errors import CheckpointError, shortened
 from ...language.check import check
@@ -47,6 +49,7 @@ MAX_ROW_CHARACTERS = 120  # characters of a row, in errors
 BATCHES = ((0, 16), (16, 48))  # named models that are looked at, the likely ones first
 MAX_CANDIDATES = 5  # of a batch that are tried, those first that begin nearest
 MANY_LAYERS = 12  # layers; of deeper models so many are compared first
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # that of libyaml, for texts that nobody sees
 MAX_STEPS = 4  # in which a number is sought that does not stand in the text as it is
 
 
@@ -76,9 +79,9 @@ def known_forms(model: NamedModel) -> dict[str, str]:
 class Candidate:
     """A named model that is changed until it is the text that was asked for, or as near as it comes."""
 
-    def __init__(self, model: NamedModel, architecture: Architecture) -> None:
-        self.model, self.target = model, evaluation_form(architecture.text)
-        self.tokens = TOKEN.findall(self.target)
+    def __init__(self, model: NamedModel, architecture: Architecture, target: str) -> None:
+        self.model, self.target = model, target
+        self.tokens = TOKEN.findall(target)
         self.stated = stated_constants(model, architecture)
         said = {key.name for key in keys_of(model)}
         self.choices = {name: list(values) for name, values in model.choices.items() if name not in said}
@@ -130,7 +133,7 @@ class Candidate:
         try:
             for name, text in self.model.derived.items():
                 constants[name] = compute(text, constants)
-            return evaluation_form(read_text(text_of(self.model, constants)))
+            return evaluation_form(read_text(text_of(self.model, constants, DUMPER)))
         except (FormulaError, KeyError, ZeroDivisionError):
             return ""
 
@@ -408,10 +411,11 @@ def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none
     """As `match`, with all layers: each form that is tried costs time for each of them."""
     models = among or tuple(map(named_model, names()))
     likely = likely_first([model for model in models if same_stacks(model, architecture)], architecture)
+    target = evaluation_form(architecture.text)
     tried: list[tuple[Candidate, int]] = []
     refusals: list[str] = []
     for first, last in BATCHES:
-        candidates = [Candidate(model, architecture) for model in likely[first:last]]
+        candidates = [Candidate(model, architecture, target) for model in likely[first:last]]
         # of two that are alike, such as with sizes that are equal, the one whose name the text has
         candidates.sort(key=lambda each: (each.model.name != architecture.name, each.first_distance))
         for candidate in candidates[:MAX_CANDIDATES]:

@@ -24,6 +24,8 @@ from .config import constants_of, model_of_folder
 from .entries import NamedModel, named_model, names
 from .expressions import NOTHING, compute, names_of
 
+LINE = (1 << 31) - 1  # characters, so that none is folded
+
 
 def text_of_folder(folder: Path) -> str:
     """The text of the model of a folder, by its config.json alone. Raises CheckpointError."""
@@ -46,9 +48,9 @@ def text_for_task(folder: Path, task: str) -> str | None:
     return None
 
 
-def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
+def text_of(model: NamedModel, constants: Mapping[str, Any], dumper: Any = yaml.SafeDumper) -> str:
     """The model file: formulas in which flags and strings stand in their places and choices between them are taken,
-    without definitions that nothing calls, and the constants that are read."""
+    without definitions that nothing calls, and the constants that are read. `dumper`: of YAML's library."""
     definitions = frozenset(key.split("(")[0] for key in model.body.get("words", {}))
     body = Folding(constants, definitions).content(dict(model.body))
     body["words"] = called_definitions(body)
@@ -61,7 +63,7 @@ def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
     first = {name: constant(read.pop(name)) for name in FREE_NUMBERS if name in read}
     rest = {name: constant(value) for name, value in read.items()}
     whole = {"language": LANGUAGE, "name": model.name, **first, **rest, **{k: v for k, v in body.items() if v != {}}}
-    return yaml.safe_dump(whole, sort_keys=False, width=float("inf"))
+    return yaml.dump(whole, Dumper=dumper, sort_keys=False, width=LINE)
 
 
 def constant(value: Any) -> Any:
