@@ -50,8 +50,8 @@ from transformula.model.transformer import evaluating
 BEGIN, END, LONGEST = 1, 2, 40
 BEAMS = {"greedy": 1, "beam 5": 5}
 GOALS = {"greedy": 10, "beam 5": 9}
-WARM = 40  # searches, after which programs are made for all sizes of batches that come often
 """Times the decoder without a cache."""
+WARM = 40  # searches, after which programs are made for all sizes of batches that come often
 
 Texts = list[list[int]]
 
