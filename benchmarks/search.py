@@ -13,7 +13,7 @@ without a cache   the encoder is run once, but each step reads what was written 
                   and the texts must be the same
 CTranslate2       in float32 and with int8 matrices, all sentences in one batch; skipped where the package
                   `ctranslate2` (pip install ctranslate2) is missing. The length penalty is the same (the mean of log
-                  p), and all stop a sentence as soon as as many hypotheses have ended as the beam is wide
+                  p), and a sentence is done when as many of its hypotheses have ended as the beam size
                   (`early_stopping`). In float32 its texts must be ours, but for those that are cut, where it sums no
                   end; rounded matrices may write others
 
