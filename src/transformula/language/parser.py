@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import re
 import warnings
+from functools import lru_cache
 from typing import Any
 
 from .messages import FormulaError
@@ -255,10 +256,16 @@ def is_test(node: ast.AST) -> bool:
 
 def parse(source: Source, *, second: bool = False) -> list[Line]:
     """The lines of a formula. `second`: a formula over scores, where a comparison is a value. Raises FormulaError."""
+    return list(parsed(source, second))
+
+
+@lru_cache(maxsize=2048)  # a text is compared with hundreds, which share most of their formulas
+def parsed(source: Source, second: bool) -> tuple[Line, ...]:
+    """As `parse`. Trees are never changed, so that many may hold one."""
     tree = parse_python(source, "exec")
     if not isinstance(tree, ast.Module) or not tree.body:
         raise FormulaError("empty", source.start)
-    return [Rebuilder(source, second).line(statement) for statement in tree.body]
+    return tuple(Rebuilder(source, second).line(statement) for statement in tree.body)
 
 
 def parse_expression(source: Source, *, strings: bool = False) -> Node:

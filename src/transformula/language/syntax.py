@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from .source import Place
@@ -228,22 +229,29 @@ def rewritten(node: Node, change: Change) -> Node:
         new = change(node)
     result = new if new is not None else _with_children(node, lambda child: rewritten(child, change))
     for binary in reversed(chain):
-        result = dataclasses.replace(binary, left=result, right=rewritten(binary.right, change))
+        right = rewritten(binary.right, change)
+        same = result is binary.left and right is binary.right
+        result = binary if same else dataclasses.replace(binary, left=result, right=right)
     return result
 
 
 def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
+    """The node with its children changed; itself where none is."""
+
     def new(part: Any) -> Any:
-        match part:
-            case Node():
-                return inside(part)
-            case Line():
-                return dataclasses.replace(part, value=inside(part.value))
-            case tuple():
-                return tuple(map(new, part))
+        if isinstance(part, Node):
+            return inside(part)
+        if isinstance(part, Line):
+            value = inside(part.value)
+            return part if value is part.value else dataclasses.replace(part, value=value)
+        if isinstance(part, tuple):
+            parts = tuple(map(new, part))
+            return part if all(map(is_, parts, part)) else parts
         return part
 
-    return dataclasses.replace(node, **{f.name: new(getattr(node, f.name)) for f in dataclasses.fields(node)})
+    own = {name: getattr(node, name) for name in node.__dataclass_fields__}
+    changed = {name: value for name, part in own.items() if (value := new(part)) is not part}
+    return dataclasses.replace(node, **changed) if changed else node
 
 
 def terms(node: Node) -> list[tuple[str, Node]]:

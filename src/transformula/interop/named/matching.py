@@ -37,9 +37,8 @@ from .config import LENGTH, Key, keys_of
 from .entries import NamedModel, common, named_model, names
 from .expressions import compute, names_of
 from .expressions import parse as parse_test
-from .text import text_of
+from .text import NAME, text_of
 
-NAME = re.compile(r"[A-Za-z_]\w*")
 NORM = re.compile(r"(?<!\w)norm@")  # the norm of a text that defines none, which is that of layers
 TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
 DROPOUT = "dropout"
@@ -61,7 +60,7 @@ class Match:
     constants: Mapping[str, Any]
 
 
-FORMS: dict[str, tuple[NamedModel, dict[str, str]]] = {}  # canonical ones by all constants: formats share them
+FORMS: dict[str, tuple[NamedModel, dict[str, str]]] = {}  # canonical ones, by constants and by text: formats share them
 MAX_FORMS = 2000  # of a model that are kept
 WORDS: dict[str, tuple[NamedModel, frozenset[str], frozenset[str]]] = {}  # that data files call, and their inputs
 
@@ -133,7 +132,10 @@ class Candidate:
         try:
             for name, text in self.model.derived.items():
                 constants[name] = compute(text, constants)
-            return evaluation_form(read_text(text_of(self.model, constants, DUMPER)))
+            text = text_of(self.model, constants, DUMPER)
+            if text not in self.forms:  # some constants stand in no text but with others
+                self.forms[text] = evaluation_form(read_text(text))
+            return self.forms[text]
         except (FormulaError, KeyError, ZeroDivisionError):
             return ""
 
@@ -180,7 +182,8 @@ class Candidate:
         for name, values in self.choices.items():
             before = dict(self.constants)
             for value in values:
-                if isinstance(value, bool) and value != before[name] and self.form({name: value}) != self.form({}):
+                other = isinstance(value, bool) and value != before[name] and self.form({name: value}) != self.form({})
+                if other and self.distance({name: value}) == 0:
                     self.constants[name] = value
                     if self.read_all():
                         return True

@@ -25,6 +25,9 @@ from .entries import NamedModel, named_model, names
 from .expressions import NOTHING, compute, names_of
 
 LINE = (1 << 31) - 1  # characters, so that none is folded
+NAME = re.compile(r"[A-Za-z_]\w*")
+FOLDED: dict[tuple[str, bool, str, frozenset[str]], str] = {}  # formulas, with what they read
+MOST_FOLDED = 10_000  # formulas that are kept
 
 
 def text_of_folder(folder: Path) -> str:
@@ -96,6 +99,16 @@ class Folding:
         return content
 
     def formula(self, formula: str, inside: bool) -> str:
+        """The formula folded; kept, since models are asked for with many constants, few of which a formula reads."""
+        read = {name: self.constants[name] for name in NAME.findall(formula) if name in self.constants}
+        key = formula, inside, repr(read), self.definitions  # in which 1 is not True
+        if len(FOLDED) > MOST_FOLDED:
+            FOLDED.clear()
+        if key not in FOLDED:
+            FOLDED[key] = self.folded(formula, inside)
+        return FOLDED[key]
+
+    def folded(self, formula: str, inside: bool) -> str:
         """Lines in which nothing changes stay as they are written; what then sets a name to itself is left out, but for
         definitions, which would become one call, whose weights have other names."""
         source = Source("formula", formula.strip("\n"))
