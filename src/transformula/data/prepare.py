@@ -87,7 +87,7 @@ def read_sides(settings: TextSettings) -> tuple[Corpus, Split]:
     if corpus is not None and validation is not None:
         return corpus, split_given(corpus, validation, settings.overlap)
     if corpus is not None:
-        return corpus, split_corpus(corpus, settings.split)
+        return corpus, split_corpus(corpus, settings.split, settings.fold)
     if validation is None:
         raise ConfigError("data: no text is named")
     texts = validation.documents

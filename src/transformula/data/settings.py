@@ -78,6 +78,10 @@ class SourceSettings(FileSettings):
     )  # fmt: skip
     validation: Named = Field(None, description="the validation set; by default a part of `data` is held out")
     split: float = Field(FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation")
+    fold: int = Field(
+        0, ge=0, description="which part of the data that is, counted from 0: of folds of `split` each, as in"
+        " cross-validation",
+    )  # fmt: skip
     overlap: Literal["refuse", "drop", "keep"] = Field(
         "refuse", description="evaluation examples that are also in the training set: refuse them, drop them from"
         " training, or keep them",
@@ -94,6 +98,14 @@ class SourceSettings(FileSettings):
     def _named(cls, value: Named) -> Named:
         if value is not None and (not value or not all(name.strip() for name in several(value))):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
+        return value
+
+    @field_validator("fold")
+    @classmethod
+    def _is_in_the_data(cls, value: int, info: ValidationInfo) -> int:
+        folds = 1 / info.data.get("split", 0.5)
+        if value + 1 > folds + 1e-9:
+            raise ValueError(f"the data has {int(folds + 1e-9)} folds of that size, counted from 0")
         return value
 
     @property

@@ -49,6 +49,12 @@ class Split:
     alone: bool = False  # there is no text for training: it is that for validation
 
 
+def turned(hashes: Iterable[int], share: float, fold: int) -> list[int]:
+    """Hashes such that those of a fold, [fold share, (fold + 1) share) of 2^64, come to be the lowest."""
+    first = int(fold * share * 2**64)
+    return [(number - first) % 2**64 for number in hashes]
+
+
 def split_by_hash(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:
     """Rows to train on, and those that are held out, each in their order, by hashes below 2^64 of which at least two
     are different: neither are none."""
@@ -85,22 +91,24 @@ def split_by_label(
     return [row for row, one in zip(rows, inside, strict=True) if not one], list(itertools.compress(rows, inside))
 
 
-def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
+def split_corpus(corpus: Corpus, fraction: float = FRACTION, fold: int = 0) -> Split:
     """Split a corpus. Raises DataError for a text too short to be cut."""
     documents = corpus.documents
     if len(set(documents.digests)) == 1:
         text = memoryview(documents.contents[0])
         characters = Texts([text]).characters
         # Written so that a tenth gives int(0.9 * n), the cut that everyone makes in tiny Shakespeare.
-        cut = int((1 - fraction) * characters)
-        if not 0 < cut < characters:
+        cut, end = int((1 - (fold + 1) * fraction) * characters), int((1 - fold * fraction) * characters)
+        if not 0 <= cut < end or (cut, end) == (0, characters):
             raise DataError(f"is too short to be split: {characters} characters", path=corpus.name)
-        at = place_of(text, cut)
-        how = f"the last {fraction:.3g} of the text validates"
-        return Split(Texts([text[:at]]), Texts([text[at:]]), how, whole=False)
-    hashes = [int.from_bytes(digest[:8], "big") for digest in documents.digests]
+        first, last = place_of(text, cut), place_of(text, end)
+        how = f"the last {fraction:.3g} of the text validates" if not fold else f"fold {fold} of the text validates"
+        sides = [side for side in (text[:first], text[last:]) if side]
+        return Split(Texts(sides), Texts([text[first:last]]), how, whole=False)
+    hashes = turned((int.from_bytes(digest[:8], "big") for digest in documents.digests), fraction, fold)
     training, validation = map(Texts, split_by_hash(documents.contents, hashes, fraction))
-    how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash (about {fraction:.3g})"
+    about = f"about {fraction:.3g}{f', fold {fold}' if fold else ''}"
+    how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash ({about})"
     return Split(training, validation, how, whole=True)
 
 
@@ -130,12 +138,14 @@ def split_records(
     seed: int = 1,
     together: Sequence[str] | None = None,
     labels: Callable[[Record], Sequence[str]] | None = None,
+    fold: int = 0,
 ) -> tuple[list[Record], list[Record]]:
     """The records to train on, and about `share` of them that are held out, at least one group or record; both in the
     order in which they came. Raises DataError where all belong together, or there is none.
 
     together  fields that keep records on one side where they are equal; by default `source`, if there is one, else all
     labels    those of a record, of which each has its share on both sides; None: a record's own hash decides alone
+    fold      which of the parts of that size, counted from 0
     """
 
     def hash_of(record: Record) -> int:
@@ -146,7 +156,7 @@ def split_records(
         return int.from_bytes(hashlib.blake2b(f"{seed} ".encode() + content, digest_size=8).digest(), "big")
 
     rows = list(records)
-    hashes = list(map(hash_of, rows))
+    hashes = turned(map(hash_of, rows), share, fold)
     if len(set(hashes)) < 2:
         what = "are no records" if not rows else "is only one record, or one group of records"
         raise DataError(f"there {what}: none can be held out; name more, or validation data")
@@ -199,7 +209,9 @@ def read_split(
         # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
         for seed, name in enumerate(named if "validation" not in held else (), 1):
             if name not in held:
-                training, held[name] = split_records(training, settings.split, seed, together, labels)
+                training, held[name] = split_records(
+                    training, settings.split, seed, together, labels, settings.fold
+                )
                 share = 100 * len(held[name]) / whole
                 notes.append(f"{len(held[name]):,} rows ({share:.3g} %) are held out for {name}")
     with working("looking for evaluation rows in the training set"):

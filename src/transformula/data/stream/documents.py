@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import DataError, setting
 from ...tokenizers.base import Tokenizer
 from ...tokenizers.texts import Texts, groups
+from ..splits import turned
 from ..windows import Permutation
 from .shards import ShardSource
 
@@ -104,15 +105,15 @@ class StreamText:
             given = 0
 
 
-def hold_out(texts: Sequence[StreamText], share: float, most: int = HELD_OUT) -> list[str]:
-    """The validation documents of several sources, and each of these from then on without them. Raises DataError where
-    there are none, or no others."""
+def hold_out(texts: Sequence[StreamText], share: float, fold: int = 0, most: int = HELD_OUT) -> list[str]:
+    """The validation documents of several sources, those of a fold, and each of these from then on without them. Raises
+    DataError where there are none, or no others."""
     held: list[str] = []
     for text in texts:
         size, limit = 0, int(share * 2**64)
         others = False
         for document in first_documents(text):
-            if short_digest(document) < limit:
+            if turned([short_digest(document)], share, fold)[0] < limit:
                 held.append(document)
                 size += len(document.encode())
             else:

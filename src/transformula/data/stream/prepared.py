@@ -82,8 +82,8 @@ def prepared_folder(data: Named) -> Path | None:
 def read_prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
     """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
     settings that say how text is read."""
-    reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where", "split", "overlap")
-    for key in (*reading, "stream", "bad_shards", "shuffle"):
+    reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where")
+    for key in (*reading, "split", "fold", "overlap", "stream", "bad_shards", "shuffle"):
         if getattr(settings, key) != DataSettings.model_fields[key].default:
             raise ConfigError(f"{key}: says how text is read, and {folder} holds tokens; leave it out")
     index = read_index(folder)

@@ -108,7 +108,7 @@ def read_stream(settings: DataSettings, vocab: int | None = None) -> StreamData:
             for text in texts:
                 text.held_out = digests
         else:
-            documents = hold_out(texts, settings.split)
+            documents = hold_out(texts, settings.split, settings.fold)
             held = Texts.of(documents)
             how = f"{len(held):,} documents, held out by their hash"
     with working("reading a sample for the tokenizer"):
