@@ -21,6 +21,7 @@ from tests.data.hub_server import (
     point_to,
     silence,
 )
+from transformula.data.conversations import read_conversations
 from transformula.data.corpus import read_corpus
 from transformula.data.hub import HubName, HubSet, Patience
 from transformula.data.records import read_records
@@ -31,6 +32,11 @@ pytest.importorskip("datasets")
 EDU = "hf:HuggingFaceFW/fineweb-edu:sample-10BT"
 PAGES = [page(number) for number in range(120)]  # of the sample's three files
 LONG = long_pages()
+CALLED = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Rom"}}}
+CHATS = [
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+    for call in (CALLED, {**CALLED, "function": {"name": "clock", "arguments": {"zone": "CET"}}})
+]
 README = b"---\nconfigs:\n- {config_name: a, data_files: a.jsonl}\n- {config_name: b, data_files: b.jsonl}\n---\n"
 
 
@@ -44,6 +50,7 @@ def server() -> Iterator[HubServer]:
         "o/two": Repository(
             {"README.md": README, "a.jsonl": b'{"text": "a"}\n{"text": "b"}\n', "b.jsonl": b'{"c": 1}'}
         ),
+        "o/chat": Repository({"train.parquet": parquet(CHATS)}),
         "o/empty": Repository({"README.md": b"nothing"}),
     }
     with HubServer(repositories, page=2) as hub:
@@ -125,6 +132,13 @@ class TestReading:
         records = read_records(EDU, {"source": "text", "target": "language"}, where="language == de")
         assert [record["source"] for record in records] == [row["text"] for row in PAGES if row["language"] == "de"]
         assert records.tally.unkept == 96
+
+    def test_null_keys_of_structs_are_no_keys(self, hub: HubServer) -> None:
+        """A column of messages gives each call the arguments of all tools."""
+        name = "hf:o/chat"
+        (row, _) = all_rows(name)
+        assert row["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"city": "Rom", "zone": None}
+        assert [record["messages"] for record in read_conversations(name)] == [one["messages"] for one in CHATS]
 
     def test_the_first_rows_alone(self, hub: HubServer) -> None:
         assert len(read_corpus(f"{EDU}:train[:50]").documents) == 50

@@ -93,7 +93,7 @@ def test_no_message_ends_its_own_turn(model: Any) -> None:
     with pytest.raises(InputError, match="system: message 1 holds"):
         model.predict("a", system="<|eot_id|>")
     with pytest.raises(InputError, match="chat_template.jinja: the chat template refuses these messages: who is tool"):
-        model.predict([{"role": "tool", "content": "a"}])
+        model.predict([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "a"}])
 
 
 def test_the_template_gets_tools_and_calls(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class Options:
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
     also: tuple[str, ...] = ()  # further columns, which some rows or files have
+    sparse: bool = False  # of objects in a list, keys that are null are left out: a table gives each all keys of all
     whole: bool = False  # all columns are read, and kept beside the fields
     start: int = 0  # rows that are passed over, by readers that take it: the others are read from the first on
     bad_rows: BadRows = None  # whether a row that cannot be read ends the reading
@@ -148,6 +149,16 @@ def duplicate_name(names: Sequence[str]) -> str:
         if name in names[:place]:
             return f"columns {names.index(name) + 1} and {place + 1} are both called {name!r}"
     return ""
+
+
+def without_null(value: Any, inside: bool = False) -> Any:
+    """A value whose objects, where they stand in a list, have no keys that are null: a column of such objects has for
+    each of them the keys of all, such as the arguments of every tool that any row calls."""
+    if isinstance(value, list):
+        return [without_null(each, True) for each in value]
+    if isinstance(value, dict):
+        return {key: without_null(each, inside) for key, each in value.items() if not (inside and each is None)}
+    return value
 
 
 def kind_of(value: Any) -> str:

@@ -19,29 +19,36 @@ Message = dict[str, Any]
 # Names of the role, and of what is said, in the layouts of chat messages and of ShareGPT.
 LAYOUTS = (("role", "content"), ("from", "value"), ("speaker", "text"), ("speaker", "utterance"))
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant", "chatbot": "assistant"}
-ROLES |= {"function": "tool", "observation": "tool"}  # what a call gave, by its earlier names
+ROLES |= {"function": "tool", "observation": "tool", "tool_response": "tool"}  # what a call gave, by other names
+ROLES |= {"developer": "system"}  # OpenAI's later name
+CALLERS = ("function_call", "tool_call")  # roles of a message whose whole text is a call of the assistant, as JSON
 SIGNS = frozenset(" _-.,'()&/+#@")  # which a role may hold beside letters and digits: with none of them a turn begins
 MAX_ROLE_CHARACTERS = 64
 EXPECTED = """expected {"role": "user", "content": "..."}, {"from": "human", "value": "..."} or ["USER", "..."]"""
 
+ASSISTANT, TOOL = "assistant", "tool"
 TOOLS = "tools"  # the role of the message that says which tools may be called
 LISTS = ("tools", "functions")  # columns of a row that list these; the latter is OpenAI's earlier name
 CALLED = ("tool_calls", "function_call", "refusal")  # what a message may have in place of a text
+SYSTEM = "system"  # the role of what stands above a dialogue, and the column of a row that has it beside the messages
 PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}  # type of a part: its key
 CALL = "<tool_call>{}</tool_call>"  # a call as text
 
 
-def messages_of(value: Any, place: str) -> list[Message]:
+def messages_of(value: Any, place: str, whole: bool = True) -> list[Message]:
     """The messages of a dialogue: a list of objects with `role` and `content` (or `from` and `value`), or of pairs of
     these. Roles, each a line of letters and digits, are lowercased; a human is the `user`, a gpt, bot or model the
     `assistant`; and so is a system that replies, in a dialogue of which no other is the assistant.
 
     The content is a text, or a list of parts that are texts, each on lines of its own. A message with `tool_calls` may
-    have none. What else an object has is kept as it is. Raises DataError with the message that is none.
+    have none. What else an object has is kept as it is. Raises DataError with the message that is none, and with the
+    result of a tool that no reply before it can have called, unless these are a part of a dialogue and not the `whole`.
     """
     if not isinstance(value, (list, tuple)):
         raise DataError(f"{place}: the messages are {kind_of(value)}; expected a list of them")
     messages = [_message(each, f"{place}, message {number}") for number, each in enumerate(value, 1)]
+    if whole:
+        check_results(messages, place)
     roles = Counter(message["role"] for message in messages[1:])
     if roles["system"] and "assistant" not in roles:
         return [{**message, "role": message["role"].replace("system", "assistant")} for message in messages]
@@ -57,6 +64,8 @@ def _message(value: Any, place: str) -> Message:
         more = {str(key): each for key, each in value.items() if each not in (None, [], {}) and key not in (keys or ())}
     elif isinstance(value, (list, tuple)) and len(value) == 2:
         pair = list(value)
+    if pair is not None and isinstance(pair[0], str) and pair[0].strip().lower() in CALLERS:
+        pair, more["tool_calls"] = [ASSISTANT, None], _call_of(pair[1], place)
     calls = _calls(more, place)
     content = None if pair is None else _text(pair[1], place)
     content = more.pop("refusal", "" if calls else None) if content is None else content
@@ -121,6 +130,44 @@ def _calls(more: dict[str, Any], place: str) -> Message:
     return {"tool_calls": calls} if calls else {}
 
 
+def _call_of(value: Any, place: str) -> list[Any]:
+    """The calls that a message of ShareGPT's role function_call is: JSON of one or a list. Raises DataError."""
+    try:
+        given = parse_json(value) if isinstance(value, str) else value
+    except Malformed as error:
+        expected = 'expected {"name": "...", "arguments": {...}}'
+        raise DataError(f"{place}: the call is {error.said}; {expected}") from None
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def check_results(messages: Sequence[Message], place: str) -> None:
+    """Raise DataError for a result of a tool that stands after no reply, or that names none of its calls."""
+    reply: Message | None = None
+    for number, message in enumerate(messages, 1):
+        if message["role"] != TOOL:
+            reply = message if message["role"] == ASSISTANT else None
+            continue
+        known = [call["id"] for call in (reply or {}).get("tool_calls", ()) if "id" in call]
+        asked = message.get("tool_call_id")
+        if reply is None:
+            raise DataError(
+                f"{place}, message {number}: is what a tool gave, and no call stands before it; put the message of the"
+                f" role {ASSISTANT} that calls it there, or take the result out"
+            )
+        if known and asked is not None and asked not in known:
+            raise DataError(
+                f"{place}, message {number}: answers the call {excerpt(repr(asked))}, and those before it are"
+                f" {', '.join(map(str, known))}; give it the `tool_call_id` of one of them"
+            )
+
+
+def system_of(row: Mapping[str, Any], messages: Sequence[Message]) -> list[Message]:
+    """The message of the system that a row has in a column of its own; none where its messages begin with one."""
+    said = row.get(SYSTEM)
+    begins = any(message["role"] == SYSTEM for message in messages[:1])
+    return [{"role": SYSTEM, "content": said}] if isinstance(said, str) and said.strip() and not begins else []
+
+
 def tools_of(row: Mapping[str, Any], place: str) -> list[Message]:
     """The message that says which tools a dialogue may call, from a row that lists them; none where it does not. Raises
     DataError for what is no list of objects, as which it is also read from a text of JSON."""
@@ -150,9 +197,10 @@ def message_text(message: Message) -> str:
 
 
 def unread_keys(messages: Sequence[Message]) -> Counter[str]:
-    """What messages have that `message_text` does not say, and how many have it."""
-    read = ("role", "content", "tool_calls", "tools", "weight")
-    return Counter(key for message in messages for key in message if key not in read)
+    """What messages have that `message_text` does not say, and how many have it. A weight is read of replies alone."""
+    read = ("role", "content", "tool_calls", "tools")
+    both = ((key, message) for message in messages for key in message if key not in read)
+    return Counter(key for key, message in both if key != "weight" or message["role"] != ASSISTANT)
 
 
 def texts_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from ..plain import several
 from .column_names import names_columns
 from .format import BadRow, Grouped, Options, duplicate_name
 from .lines import excerpt, skip_or_raise
-from .messages import LISTS, messages_of, tools_of
+from .messages import ASSISTANT, LISTS, SYSTEM, messages_of, system_of, tools_of
 from .pictures import PictureFile, picture_of
 from .sources import Named, Origin, Source, missing_sources, origins
 
@@ -83,7 +83,8 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "number", "numbers", "messages", "picture")
+KINDS = ("text", "list", "number", "numbers", "messages", "asked", "replied", "picture")
+ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
 @dataclass
@@ -136,8 +137,9 @@ class Part:
             self._check_fields(columns)
         values = {name: self._value(name, find_value(row, column, place), place) for name, column in columns.items()}
         for name, kind in self.kinds.items():
-            if kind == "messages" and (tools := tools_of(row, place)):
-                values[name] = [*tools, *cast(list[Any], values[name])]
+            if kind in ("messages", "asked"):
+                said = cast(list[Any], values[name])
+                values[name] = [*tools_of(row, place), *system_of(row, said), *said]
         return values
 
     def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
@@ -155,8 +157,10 @@ class Part:
             return as_number(value, name, place)
         if kind == "numbers":
             return [as_number(part, name, place) for part in parts]
-        if kind == "messages":
-            return messages_of(value, f"{place}: {name!r}")
+        if kind in ROLE_OF and isinstance(value, str):
+            value = [{"role": ROLE_OF[kind], "content": whole_characters(value, name, place)}]
+        if kind == "messages" or kind in ROLE_OF:
+            return messages_of(value, f"{place}: {name!r}", whole=kind != "replied")
         join = self.options.join
         return as_text(value, name, place, join.get(name) if isinstance(join, Mapping) else join)
 
@@ -253,7 +257,8 @@ def read_records(
             plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
-            which `messages_of` reads; the tools that a row lists are the first message
+            which `messages_of` reads; the tools that a row lists are the first message, and what the system says in a
+            column of its own stands behind them; "asked" and "replied" may be a text, too, of user and assistant
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not
@@ -269,8 +274,10 @@ def read_records(
         named = fields if isinstance(fields, Mapping) else {name: name for name in fields}
         columns = {name: int(c) if isinstance(c, str) and c.isdecimal() else c for name, c in named.items()}
     kinds = {**(kinds or {}), **dict.fromkeys(images, "picture")}
-    also = LISTS if "messages" in kinds.values() else ()
-    how = Options(columns=tuple(chain.from_iterable(map(summands, (columns or {}).values()))), also=also, **options)
+    said = not {"messages", "asked"}.isdisjoint(kinds.values())
+    also = (*LISTS, SYSTEM) if said else ()
+    of_fields = tuple(chain.from_iterable(map(summands, (columns or {}).values())))
+    how = Options(columns=of_fields, also=also, sparse=said, **options)
     by_number = bool(columns) and all(isinstance(column, int) for column in how.columns)
     parts = []
     notes: list[str] = []

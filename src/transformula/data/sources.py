@@ -30,7 +30,7 @@ from ..extras import need
 from ..plain import several
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
-from .format import Format, Options, extension, formats, has_columns, place_of
+from .format import Format, Options, extension, formats, has_columns, place_of, without_null
 from .formats.table import read_unnamed
 from .lines import access_error, check_regular, excerpt, lines_of, near_files, utf8_of
 from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
@@ -246,7 +246,7 @@ def _hub(name: str) -> Origin:
         known = HubSet(name)
         of_all = itertools.chain.from_iterable(known.rows(file) for file in range(len(known.files)))
         for number, row in enumerate(itertools.islice(of_all, known.name.first), 1):
-            yield f"{name}, row {number}", row
+            yield f"{name}, row {number}", without_null(row) if options.sparse else row
 
     HubName.parse(name)
     return Origin(name, rows, ("join",))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import DataError, InputError
 from ...extras import need
-from ..format import Options, Row, duplicate_name, formats
+from ..format import Options, Row, duplicate_name, formats, without_null
 from ..lines import PACKED, check_regular, whole_file
 
 ROWS_AT_ONCE = 256  # rows that are held together: a row group may have a million
@@ -33,7 +33,7 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
             for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=columns, use_threads=False):
                 for row in batch.slice(min(skipped, len(batch))).to_pylist():
                     number += 1
-                    yield number, row
+                    yield number, without_null(row) if options.sparse else row
                 skipped = max(0, skipped - len(batch))
     except InputError:
         raise
