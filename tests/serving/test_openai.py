@@ -223,7 +223,7 @@ ERRORS: list[tuple[str, dict[str, Any], type[openai.APIStatusError], str]] = [
     ("chat", {"model": "chat", "messages": []}, openai.BadRequestError, "messages"),
     ("chat", {"model": "chat", "messages": [{"role": "judge", "content": "a"}]}, openai.BadRequestError, "judge"),
     ("chat", {"model": "chat", "messages": ASKED, "top_logprobs": 3}, openai.BadRequestError, "logprobs"),
-    ("chat", {"model": "chat", "messages": ASKED, "tools": []}, openai.BadRequestError, "tools: unknown key"),
+    ("chat", {"model": "chat", "messages": ASKED, "functions": []}, openai.BadRequestError, "functions: unknown"),
     ("embeddings", {"model": "writer", "input": "a"}, openai.BadRequestError, "makes no vectors"),
 ]
 

@@ -115,6 +115,20 @@ class ReplySettings(DrawingSettings):
     )
     temperature: float = Field(0.0, ge=0.0, le=100.0, description="divides the logits; 0: greedy decoding")
     system: str | None = Field(None, min_length=1, description="a message of the role system, before all others")
+    tools: str | None = Field(
+        None, min_length=1, description="tools that may be called, of dialogues that list none: a file of JSON, or its"
+        ' text: [{"type": "function", "function": {"name": "weather", "parameters": {...}}}]',
+    )  # fmt: skip
+    tool_choice: str | None = Field(
+        None, min_length=1, description="whether a reply calls tools: auto, none, required, or the name of the one that"
+        " it calls; calls then follow the tools' JSON schemas; by default auto with tools, else nothing is ruled out",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _one_form_of_replies(self) -> Self:
+        if self.forms and (self.tools is not None or self.tool_choice is not None):
+            raise ValueError(f"{self.forms[0]} and tools are two forms of a reply: leave one of them out")
+        return self
 
 
 class ChoiceSettings(Settings):

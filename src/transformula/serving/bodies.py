@@ -112,6 +112,40 @@ class CompletionBody(TextBody):
         return self
 
 
+class FunctionBody(Settings):
+    """A function that a model may call."""
+
+    name: str = Field(min_length=1, description="its name")
+    description: str | None = Field(None, description="what it does: the model reads it")
+    parameters: dict[str, Any] | None = Field(None, description="the JSON schema that its arguments follow")
+    strict: bool | None = Field(None, description="it is followed in any case")
+
+
+class ToolBody(Settings):
+    """A tool that a model may call."""
+
+    type: Literal["function"] = Field(description="functions are all that there is")
+    function: FunctionBody = Field(description="the function")
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What the model reads of it."""
+        return self.model_dump(exclude_none=True, exclude={"function": {"strict"}})
+
+
+class NamedFunction(Settings):
+    """A function by its name."""
+
+    name: str = Field(description="its name")
+
+
+class NamedTool(Settings):
+    """The tool that is to be called."""
+
+    type: Literal["function"] = Field(description="functions are all that there is")
+    function: NamedFunction = Field(description="the function")
+
+
 class ChatBody(TextBody):
     """POST /v1/chat/completions"""
 
@@ -121,6 +155,36 @@ class ChatBody(TextBody):
     logprobs: bool | None = Field(None, description="log probability of each token")
     top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS, description="and of so many likely ones")
     modalities: list[Literal["text"]] | None = Field(None, description="text")
+    tools: list[ToolBody] | None = Field(
+        None, min_length=1, description="tools that the model reads of, and may call"
+    )
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
+        None, description="whether it calls some, or the one that it calls (default: auto)"
+    )
+    parallel_tool_calls: bool | None = Field(None, description="a reply may have several calls (default: true)")
+
+    @property
+    def choice(self) -> str:
+        """Whether tools are called, or the name of the one that is."""
+        named = self.tool_choice or "auto"
+        return named if isinstance(named, str) else named.function.name
+
+    @property
+    def calls(self) -> bool:
+        """Whether the answer may have calls of tools."""
+        return bool(self.tools) and self.choice != "none"
+
+    @model_validator(mode="after")
+    def _tools_agree(self) -> Self:
+        if not self.tools and self.tool_choice not in (None, "none", "auto"):
+            raise ValueError("tool_choice: there are no tools; name some in tools")
+        if not self.tools and self.parallel_tool_calls is not None:
+            raise ValueError("parallel_tool_calls: there are no tools; leave it out")
+        if self.calls and self.response_format is not None and self.response_format.type != "text":
+            raise ValueError("response_format: a reply has one form; leave it out, or say tool_choice: none")
+        if self.calls and self.logprobs:
+            raise ValueError("logprobs: a reply that may call tools has none; leave them out, or say tool_choice: none")
+        return self
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -19,6 +19,7 @@ from ..generation.settings import ReplySettings, SamplingSettings
 from ..plain import several
 from ..tasks.forms import ANY_OBJECT, Form
 from ..tasks.replies import Replying
+from ..tasks.tool_calls import CallReader, Said, call_form
 from ..tasks.writing import TextGenerator, Writing
 from ..tokenizers.base import Tokenizer
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, ResponseFormat, TextBody
@@ -32,12 +33,13 @@ USUAL_COMPLETION = 16  # tokens, where a request for a completion does not say h
 
 @dataclass(frozen=True)
 class TextJob:
-    """Texts that one request asks for, in the order of its prompts, n of each."""
+    """Texts that one request asks for, in the order of its prompts, n of each. `calls`: they may call tools."""
 
     wanted: Sequence[Wanted]
     prompts: Sequence[str]
     tokenizer: Tokenizer
     note: str = ""
+    calls: bool = False
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def completion_job(worker: ModelWorker, body: CompletionBody, settings: ServeSet
     left = tokens_left(worker.model.module, longest, 1 if body.fit else most)  # type: ignore[arg-type]
     most = min(most, left)
     base = Wanted((), sampling(body), most, top_logprobs=body.logprobs)
-    each = texts_of(body, base, begun, tokenizer, settings)
+    each = texts_of(body, base, begun, tokenizer, settings, response_form(body.response_format))
     texts = [tokenizer.decode(prompt) if isinstance(prompt, list) else prompt for prompt in prompts]
     return TextJob(each, [text for text in texts for _ in range(body.n or 1)], tokenizer)
 
@@ -71,7 +73,12 @@ def chat_job(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Te
     if not isinstance(predictor, Replying):
         raise InputError("this model does not reply to messages: it was trained for no dialogues; use /v1/completions")
     chat = predictor.of(worker.model.module)
-    (messages,) = chat.opened([{"messages": [plain_content(message) for message in body.messages]}])
+    tools = [tool.shown for tool in body.tools or ()]
+    (messages,) = chat.opened([{"messages": [plain_content(message) for message in body.messages], "tools": tools}])
+    form = response_form(body.response_format)
+    if tools and form is None:
+        parallel = body.parallel_tool_calls is not False
+        form = call_form(tools, body.choice, parallel, chat.inside_calls)
     wanted = body.max_completion_tokens or body.max_tokens
     reply = ReplySettings(max_tokens=wanted)
     prompt = chat.prompt(messages, reply)
@@ -80,7 +87,8 @@ def chat_job(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Te
         most = min(most, chat.context + 1 - len(prompt.ids))
     top_logprobs = (body.top_logprobs or 0) if body.logprobs else None
     base = Wanted((), sampling(body), most, apart=not chat.continues, top_logprobs=top_logprobs)
-    return TextJob(texts_of(body, base, [prompt.ids], chat.tokenizer, settings), [], chat.tokenizer, prompt.note)
+    texts = texts_of(body, base, [prompt.ids], chat.tokenizer, settings, form)
+    return TextJob(texts, [], chat.tokenizer, prompt.note, body.calls)
 
 
 def plain_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,13 +103,13 @@ def plain_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def texts_of(
-    body: TextBody, base: Wanted, prompts: Sequence[Sequence[int]], tokenizer: Tokenizer, settings: ServeSettings
-) -> list[Wanted]:
+    body: TextBody, base: Wanted, prompts: Sequence[Sequence[int]], tokenizer: Tokenizer, settings: ServeSettings,
+    form: Form | None,
+) -> list[Wanted]:  # fmt: skip
     """The texts of a request, n of each prompt, each with a seed and a form of its own. Raises InputError."""
     n = body.n or 1
     if n * len(prompts) > settings.max_inputs:
         raise InputError(f"n: {n} texts of {len(prompts)} prompts are more than {settings.max_inputs} at once")
-    form = response_form(body.response_format)
     base = replace(
         base, bias=body.logit_bias or {}, presence=body.presence_penalty or 0.0, frequency=body.frequency_penalty or 0.0
     )
@@ -188,8 +196,13 @@ class AnswerShape:
         self.offsets[index] += len(piece.text)
         return self.choice(index, {"text": piece.text, "logprobs": logs})
 
-    def last(self, index: int, reason: str) -> dict[str, Any]:
-        return self.choice(index, {"text": "", "logprobs": None}, reason)
+    def pieces(self, index: int, piece: TextPiece) -> list[dict[str, Any]]:
+        """What a stream says of a piece."""
+        return [self.piece(index, piece)]
+
+    def last(self, index: int, reason: str) -> list[dict[str, Any]]:
+        """What a stream says of a text behind its last piece."""
+        return [self.choice(index, {"text": "", "logprobs": None}, reason)]
 
     def text(self, index: int, piece: TextPiece, reason: str) -> dict[str, Any]:
         before = self.job.prompts[index] if self.echo else ""
@@ -225,6 +238,10 @@ class ChatShape(AnswerShape):
 
     kind, streamed_kind, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
 
+    def __init__(self, model: str, job: TextJob, echo: bool = False) -> None:
+        super().__init__(model, job, echo)
+        self.readers = [CallReader() for _ in job.wanted] if job.calls else []
+
     def first(self, index: int) -> list[dict[str, Any]]:
         return [self.choice(index, {"delta": {"role": "assistant", "content": ""}, "logprobs": None})]
 
@@ -232,12 +249,40 @@ class ChatShape(AnswerShape):
         content = {"delta": {"content": piece.text}, "logprobs": self.log_probabilities(index, piece)}
         return self.choice(index, content)
 
-    def last(self, index: int, reason: str) -> dict[str, Any]:
-        return self.choice(index, {"delta": {}, "logprobs": None}, reason)
+    def pieces(self, index: int, piece: TextPiece) -> list[dict[str, Any]]:
+        if not self.readers:
+            return [self.piece(index, piece)]
+        return [self.delta(index, said) for said in self.readers[index].push(piece.text)]
+
+    def delta(self, index: int, said: Said) -> dict[str, Any]:
+        """More of the text or of a call."""
+        if said.call is None:
+            return self.choice(index, {"delta": {"content": said.text}, "logprobs": None})
+        function = {"name": said.name, "arguments": ""} if said.name else {"arguments": said.text}
+        head = {"id": call_id(), "type": "function"} if said.name else {}
+        calls = [{"index": said.call, **head, "function": function}]
+        return self.choice(index, {"delta": {"tool_calls": calls}, "logprobs": None})
+
+    def last(self, index: int, reason: str) -> list[dict[str, Any]]:
+        rest = [self.delta(index, said) for said in self.readers[index].close()] if self.readers else []
+        return [*rest, self.choice(index, {"delta": {}, "logprobs": None}, self.reason(index, reason))]
+
+    def reason(self, index: int, reason: str) -> str:
+        return "tool_calls" if reason == "stop" and self.readers and self.readers[index].calls else reason
 
     def text(self, index: int, piece: TextPiece, reason: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": piece.text, "refusal": None}
-        return self.choice(index, {"message": message, "logprobs": self.log_probabilities(index, piece)}, reason)
+        message: dict[str, Any] = {"role": "assistant", "content": piece.text, "refusal": None}
+        if self.readers:
+            reader = self.readers[index]
+            reader.push(piece.text)
+            reader.close()
+            calls = [
+                {"id": call_id(), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in reader.calls
+            ]
+            message |= {"content": reader.text or None, "tool_calls": calls} if calls else {}
+        logs = self.log_probabilities(index, piece)
+        return self.choice(index, {"message": message, "logprobs": logs}, self.reason(index, reason))
 
     def log_probabilities(self, index: int, piece: TextPiece) -> dict[str, Any] | None:
         if self.job.wanted[index].top_logprobs is None:
@@ -252,6 +297,10 @@ class ChatShape(AnswerShape):
         pieces = self.job.tokenizer.pieces
         raw = list(pieces[number]) if number < len(pieces) else []
         return {"token": self.spelled(number), "logprob": log_probability, "bytes": raw}
+
+
+def call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
 
 
 def usage_of(job: TextJob, endings: Sequence[Ending]) -> dict[str, Any]:
@@ -294,13 +343,15 @@ async def streamed_answer(
             for choice in shape.first(index):
                 yield server_sent(shape.event([choice]))
         if isinstance(event, TextPiece):
-            yield server_sent(shape.event([shape.piece(index, event)]))
+            for choice in shape.pieces(index, event):
+                yield server_sent(shape.event([choice]))
             continue
         if event.error is not None:
             yield server_sent(failed(event.error))
             return
         endings[index] = event
-        yield server_sent(shape.event([shape.last(index, event.reason)]))
+        for choice in shape.last(index, event.reason):
+            yield server_sent(shape.event([choice]))
     if usage:
         every = [endings[index] for index in range(count)]
         yield server_sent(shape.event([], usage_of(shape.job, every)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.pretrained import Pretrained
 from .base import Progress
+from .forms import Form
 from .learned_parts import PartlyLearned, text_scores
 from .predictor import Answer, Predictor, predictor
+from .tool_calls import OPEN, call_form, calls_in_message, given_tools, read_calls
 from .writing import Continuation, end_of, write_after
 
 REPLIES_AT_ONCE = 64  # replies that are written together
@@ -34,10 +37,20 @@ class Reply(Answer):
     score  log P of a token of it, on average
     ended  it came to the end of its turn; else it was cut at the maximum number of tokens
     left_out  how many of its messages, the oldest, it did not read
+    tool_calls  the calls of tools that its text holds, where the dialogue lists tools
     """
 
     ended: bool = True
     left_out: int = 0
+    tool_calls: list[Message] = field(default_factory=list)
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"text": self.text, **({"tool_calls": self.tool_calls} if self.tool_calls else {})}
+
+    @property
+    def full(self) -> dict[str, Any]:
+        return {key: value for key, value in super().full.items() if key != "tool_calls" or value}
 
 
 class Prompt(NamedTuple):
@@ -58,11 +71,15 @@ class Replying(Predictor):
 
     A context holds both. Room is kept for a reply of the usual length, at most half of it: older messages that do not
     fit beside that are left out, from the oldest. The last message stays as long as a quarter is left.
+
+    inside_calls  what stands between the tags and a call of a tool, as the model writes it. Raises InputError for one
+                  that writes calls otherwise
     """
 
     tokenizer: Tokenizer
     context: int | None
     settings = ReplySettings
+    inside_calls: str = ""
 
     @property
     def verb(self) -> str:
@@ -158,7 +175,8 @@ class Replying(Predictor):
         """The reply to each dialogue, a list of messages; to one without a word there is none."""
         settings, chat = settings or ReplySettings(), self.of(models[0])
         wanted, replies = settings.max_tokens or chat.usual()[1], [[Reply("")] for _ in inputs]
-        plain = settings.model_dump(exclude={"system", "seed", "max_tokens"})
+        plain = settings.model_dump(exclude={"system", "tools", "tool_choice", "seed", "max_tokens"})
+        inputs = with_tools(inputs, settings)
         rows = [row for row, messages in enumerate(inputs) if messages]
         for first in range(0, len(rows), REPLIES_AT_ONCE):
             some = rows[first : first + REPLIES_AT_ONCE]
@@ -167,14 +185,17 @@ class Replying(Predictor):
             drawing = SamplingSettings(**plain, seed=settings.seed + first)
             # the last one written is not read
             left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
-            apart = not self.continues
-            written = write_after(models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart)
+            apart, forms = not self.continues, forms_of(chat, [inputs[row] for row in some], settings)
+            written = write_after(
+                models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms
+            )
             scores = chat.scores(models[0], begun, written)
             for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
                 note = "; ".join(filter(None, said))
-                replies[row] = [Reply(one.text, score, one.ended, prompt.left_out, note=note)]
+                calls = calls_in_message(read_calls(one.text)[1]) if tools_in(inputs[row]) else []
+                replies[row] = [Reply(one.text, score, one.ended, prompt.left_out, calls, note=note)]
             if progress is not None:
                 progress(some[-1] + 1, len(inputs))
         return replies
@@ -183,11 +204,38 @@ class Replying(Predictor):
         return Conversation(self, model, settings)
 
 
+def tools_in(messages: Sequence[Message]) -> list[Any]:
+    """The tools that a dialogue lists."""
+    return list(messages[0]["tools"]) if messages and messages[0]["role"] == TOOLS and "tools" in messages[0] else []
+
+
+def with_tools(dialogues: Sequence[Sequence[Message]], settings: ReplySettings) -> list[Sequence[Message]]:
+    """Dialogues, with the tools of the settings before those that list none. Raises InputError, DataError."""
+    if settings.tools is None:
+        return [*dialogues]
+    tools = given_tools(settings.tools)
+    return [messages if tools_in(messages) or not messages else [*tools, *messages] for messages in dialogues]
+
+
+def forms_of(
+    chat: Replying, dialogues: Sequence[Sequence[Message]], settings: ReplySettings
+) -> list[Form | None] | None:
+    """What each reply keeps to: its tools, where these are to be. Raises InputError for a choice without tools."""
+    choice = settings.tool_choice or (None if settings.tools is None else "auto")
+    if choice is None:
+        return None
+    keys = [json.dumps(tools_in(messages), default=str) for messages in dialogues]
+    tools = dict(zip(keys, map(tools_in, dialogues), strict=True))
+    made = {key: call_form(each, choice, inside=chat.inside_calls) for key, each in tools.items()}
+    return [made[key] for key in keys]
+
+
 def parts_of(
     chat: Replying, messages: Sequence[Message], settings: ReplySettings
 ) -> tuple[list[Message], list[Message], list[Message]]:
     """What lists tools, what the system says, and the rest of a dialogue. Raises InputError, DataError."""
-    tools = [one for one in messages[:1] if one["role"] == TOOLS and "tools" in one]
+    tools = list(messages[:1]) if tools_in(messages) else []
+    chat.check_roles(tools, "tools")
     rest = messages[len(tools) :]
     begun = next((n for n, one in enumerate(rest) if one["role"] != "system"), 0)
     system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
@@ -208,7 +256,9 @@ class Conversation:
         ((reply,),) = self.chat.predict(
             [self.model], [messages], self.settings, on_text=lambda _, piece: on_text(piece)
         )
-        self.messages = [*messages, {"role": REPLIES, "content": reply.text}]
+        content = read_calls(reply.text)[0] if reply.tool_calls else reply.text
+        called = {"tool_calls": reply.tool_calls} if reply.tool_calls else {}
+        self.messages = [*messages, {"role": REPLIES, "content": content, **called}]
         return reply
 
 
@@ -232,6 +282,17 @@ class TemplatedChat(Replying):
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save(folder)
+
+    @property
+    def inside_calls(self) -> str:  # type: ignore[override]
+        text = "" if self.tokenizer.chat is None else self.tokenizer.chat.text
+        if OPEN not in text or self.tokenizer.special_in(OPEN) is not None:
+            raise InputError(
+                f"the chat template of this model does not write calls of tools as {OPEN}: what it calls cannot be told"
+                f" from other text; leave {setting('tool_choice')} and {setting('tools')} out, or list the tools beside"
+                " the messages and read the reply yourself"
+            )
+        return "\n"
 
     def of(self, model: Any) -> TemplatedChat:
         context = getattr(getattr(model, "architecture", None), "numbers", {}).get("context")

@@ -99,13 +99,14 @@ class Continuation(NamedTuple):
 def write_after(
     module: Any, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None, *, most: Sequence[int] | None = None, apart: bool = False,
-    draft: Any = None,
+    draft: Any = None, forms: Sequence[Any] | None = None,
 ) -> list[Continuation]:  # fmt: skip
     """What follows the tokens of each prompt, of at most `most` tokens each.
 
     on_text  called with (row, piece of text) as it is written
     apart    what is written is a text of its own, not the rest of one with the prompt
     draft    a model that guesses tokens
+    forms    what each text keeps to, or None; by default what the settings say
     """
     pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
     streams = [StoppingStream(each, stop=settings.stop, end=tokenizer.ends) for each in pieces]
@@ -118,16 +119,16 @@ def write_after(
         show(row, streams[row].push(token))
 
     done = lambda row, _: streams[row].finished  # noqa: E731
-    constraints: list[Any] = []
     if settings.forms:
         from .forms import form_of
 
-        form = form_of(settings)
-        constraints = [form.begin(tokenizer) for _ in prompts]
+        forms = [form_of(settings)] * len(prompts)
+    constraints = [form and form.begin(tokenizer) for form in forms or [None] * len(prompts)]
     rows = generate(
-        module, prompts, settings, draft=draft, most=most, finished=done, on_token=push, constraints=constraints or None
-    )
-    complete = [each.complete for each in constraints] or [False] * len(streams)
+        module, prompts, settings, draft=draft, most=most, finished=done, on_token=push,
+        constraints=constraints if any(constraints) else None,
+    )  # fmt: skip
+    complete = [each is not None and each.complete for each in constraints]
     ended = [stream.finished or whole for stream, whole in zip(streams, complete, strict=True)]
     for row, stream in enumerate(streams):
         show(row, stream.close())
