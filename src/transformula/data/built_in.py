@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..registry import Registry
 
-Kind = Literal["texts", "pairs", "pictures", "labeled"]
+Kind = Literal["texts", "pairs", "pictures", "labeled", "dialogues"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BuiltIn:
     """A built-in set."""
 
     read: Callable[[str], Rows]  # makes its rows, given what stands after the colon of its name, "" for nothing
-    columns: Sequence[str]  # their names: ("text",), ("source", "target"), ("text", "label"), ("tokens", "tags")
+    columns: Sequence[str]  # their names: ("text",), ("source", "target"), ("text", "label"), ("messages", "tools")
     grouped: bool = False  # its places are GROUP:LINE, and a split keeps a group on one side
     pictures: bool = False  # the first column holds pictures
     variant: str = ""  # an example of what stands after the colon of its name
@@ -44,6 +44,8 @@ class BuiltIn:
         """What its rows are."""
         if len(self.columns) == 1:
             return "texts"
+        if "messages" in self.columns:
+            return "dialogues"
         return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 

@@ -34,7 +34,7 @@ def read_conversations(
     **reading: Any,
 ) -> Iterator[Record]:
     """The conversations of files, without messages of white space. The group of a record is what precedes its first
-    reply to anything, so that no split asks on one side what is answered on the other.
+    reply to anything, whatever tools it lists, so that no split asks on one side what is answered on the other.
 
     column   that of the messages; by default one of those above, or an instruction with its answer
     notes    to these is added, in the end, what a person is told of the files
@@ -56,7 +56,8 @@ def read_conversations(
         ]
         begun = next((n for n, one in enumerate(messages) if one["role"] != REPLIES), len(messages))
         asked = next((n for n, one in enumerate(messages) if n > begun and one["role"] == REPLIES), len(messages))
-        group = [{"role": message["role"], "content": message_text(message)} for message in messages[:asked]]
+        before = (message for message in messages[:asked] if "tools" not in message)
+        group = [{"role": message["role"], "content": message_text(message)} for message in before]
         yield Record({"messages": messages}, record.place, str(group), record.row)
     if notes is not None:
         notes += [f"{records.name}: {records.tally}"] if records.tally.empty else []

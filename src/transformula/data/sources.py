@@ -133,7 +133,7 @@ def file_origin(path: Path, file_format: str | None, texts: bool, image: str | N
         raise DataError(
             f"{ending} no format with columns;{near} say how it is read with {setting('file_format', 'tsv')}, or with"
             f" another of: {', '.join(known)}; parallel files are named together, as in train.{{de,en}};"
-            f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled'))}",
+            f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled', 'dialogues'))}",
             path=path,
         )
     reader = Format(read_unnamed, formats.get("csv").takes) if unnamed else formats.get(kind)

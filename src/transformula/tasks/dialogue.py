@@ -50,7 +50,8 @@ from .losses import per_token, perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import predictor
 from .replies import Prompt, Reply, Replying, parts_of
-from .scores.report import standing
+from .scores.calls import call_accuracy, calls_in, most_frequent_call
+from .scores.report import interval_of, standing
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
 from .writing import WRITING_COST, Continuation, spread_rows
@@ -199,6 +200,11 @@ class Dialogues:
         """All replies that count."""
         return [turn for windows in self.windows for window in windows for turn in window.turns if turn.reply]
 
+    @property
+    def said(self) -> list[str]:
+        """All replies, as texts."""
+        return [message_text(one) for row in self.records for one in messages_in(row) if is_reply(one)]
+
     def part(self, rows: Sequence[int]) -> Self:
         part = copy.copy(self)
         part.records, part.windows = [self.records[row] for row in rows], [self.windows[row] for row in rows]
@@ -236,8 +242,10 @@ class Dialogue(PartsTask):
     tokenizer_texts = staticmethod(dialogue_texts)
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
-    measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
-    higher = frozenset(["stops", "in_form", "distinct_2"])
+    measures: tuple[str, ...] = (
+        "loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "call_accuracy", "tokens",
+    )  # fmt: skip
+    higher = frozenset(["stops", "in_form", "distinct_2", "call_accuracy"])
     verb = Verb(
         "chat",
         help="talk with a model that was trained on dialogues",
@@ -272,6 +280,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
         self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
         self.notes += too_long_notes("training", self.training) + too_long_notes("validation", self.validation)
         self.texts = self.training.texts(self.chosen.learn)
+        if not any(map(calls_in, self.validation.said)):
+            self.measures = tuple(name for name in self.measures if name != "call_accuracy")
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
@@ -286,6 +296,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
         stops             share of the replies it writes that come to their end within twice the longest of training
         in_form           share of these that also have a word and no line that is a role's mark
         distinct_2        different pairs of words that follow each other, of all such pairs in these replies
+        call_accuracy     of these replies that call a tool, or stand for one that does: those whose calls are the same,
+                          names and arguments, in percent
         """
         side, chat = self.validation, self.chat
         alone = [chat.text_of(Window([], [turn])) for turn in side.replies]
@@ -298,10 +310,14 @@ A conversation longer than the model's context loses its oldest messages, and a 
         scores.measure([per_token(np.array([(score.nats, score.tokens) for score in within], dtype=float))])
         scores["without_dialogue"] = nats_per_token(text_scores(model, alone))
         if self.chosen.written:
-            replies = self.write_replies(model, spread_rows(total, self.chosen.written))
-            scores["stops"] = float(np.mean([reply.ended for _, _, reply in replies]))
-            scores["in_form"] = float(np.mean([is_in_form(reply, self.chat.template) for _, _, reply in replies]))
-            scores["distinct_2"] = distinct_pairs([reply.text for _, _, reply in replies])
+            written = self.write_replies(model, spread_rows(total, self.chosen.written))
+            references, replies = [right for _, right, _ in written], [reply for _, _, reply in written]
+            scores["stops"] = float(np.mean([reply.ended for reply in replies]))
+            scores["in_form"] = float(np.mean([is_in_form(reply, self.chat.template) for reply in replies]))
+            scores["distinct_2"] = distinct_pairs([reply.text for reply in replies])
+            called = call_accuracy([reply.text for reply in replies], references)
+            if "call_accuracy" in self.measures and called is not None:
+                scores.measure([called])
         return scores
 
     def write_replies(self, model: Any, rows: Sequence[int]) -> list[tuple[str, str, Reply]]:
@@ -346,7 +362,13 @@ A conversation longer than the model's context loses its oldest messages, and a 
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         text = f"{scores['loss']:.2f} nats per token of a reply: {standing(scores['loss'], self.baselines())}"
-        return f"{text}; {100 * scores['stops']:.0f} % of replies stop" if "stops" in scores else text
+        text += f"; {100 * scores['stops']:.0f} % of replies stop" if "stops" in scores else ""
+        if "call_accuracy" not in scores:
+            return text
+        ends = interval_of(getattr(scores, "resampled", {}).get("call_accuracy") or [0.0])
+        most = most_frequent_call(self.training.said, self.validation.said)
+        between = f" ({ends[0]:.0f} to {ends[1]:.0f})" if ends else ""
+        return f"{text}; {scores['call_accuracy']:.0f} %{between} of calls are right (the most frequent: {most:.0f} %)"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation dialogues: the last message, the reply of the model and the one that stands there."""

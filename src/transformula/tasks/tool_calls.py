@@ -33,7 +33,7 @@ class Called(NamedTuple):
 
     name       of its tool
     arguments  as JSON, as far as they are written
-    whole      whether it came to its end
+    whole      whether it came to its end, the tag behind it
     """
 
     name: str
@@ -132,7 +132,7 @@ class CallReader:
         self.text = ""
         self.calls: list[Called] = []
         self._kept = ""  # what may yet be a part of something else
-        self._inside = self._named = False
+        self._inside = self._named = self._given = False  # in a call; its name is read; and its arguments
 
     def push(self, piece: str) -> list[Said]:
         self._kept += piece
@@ -174,14 +174,15 @@ class CallReader:
             if head is None:
                 return self._not_a_call()
             self.calls.append(Called(json.loads(head[1], strict=False)))
-            self._named, self._kept = True, self._kept[head.end() :]
+            self._named, self._given, self._kept = True, False, self._kept[head.end() :]
             return [Said("", len(self.calls) - 1, self.calls[-1].name)]
         call, number = self.calls[-1], len(self.calls) - 1
-        if not call.whole:
+        if not self._given:
             return self._arguments(call, number)
         _, closed, after = self._kept.partition(CLOSE)
         if not closed:
             return None
+        self.calls[-1] = call._replace(whole=True)
         self._inside, self._named, self._kept = False, False, after
         return []
 
@@ -199,7 +200,7 @@ class CallReader:
         # a number may go on, and what has an end is told apart by what stands behind it
         if end == len(whole) and whole[-1] not in '}]"':
             return None
-        self.calls[-1], self._kept = Called(call.name, whole[:end], True), whole[end:]
+        self.calls[-1], self._given, self._kept = Called(call.name, whole[:end]), True, whole[end:]
         return [Said(whole[known:end], number)] if end > known else []
 
     def _not_a_call(self) -> list[Said] | None:
