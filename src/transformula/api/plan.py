@@ -178,6 +178,7 @@ class Plan:
         pick_device(here().device(training.device))
         check_threads(training.threads)
         check_task(kind, architecture)
+        kind.fits(architecture, self.data)
         check_select(training.select, kind)
         need_recorders(training.log_to)
         if architecture.carry and not kind.carries:

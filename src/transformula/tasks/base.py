@@ -262,6 +262,7 @@ class Task(ABC):
     terms       of targets: over how many terms the loss of a batch is a mean; of a weighted mean the sum of weights
     shared      gives each part of a step's batches its share of the step's loss: the sum of shares times `loss` is the
                 loss of them all in one batch. A task whose loss is a sum of means over different terms has its own
+    fits        raises InputError for a model, an `Architecture`, that cannot be trained as `settings` say
     compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
@@ -286,6 +287,7 @@ class Task(ABC):
     carries: ClassVar[bool] = False
     terms: Callable[[Tensor], float] = staticmethod(real)
     shared: ClassVar[Shared] = by_terms
+    fits: Callable[[Architecture, Any], None] = staticmethod(lambda architecture, settings: None)
     compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False
     row_name: ClassVar[str] = "rows"

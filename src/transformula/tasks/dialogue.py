@@ -35,6 +35,8 @@ from ..data.splits import SplitRows
 from ..data.unicode_words import PIECE
 from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
+from ..language.graph import Architecture
+from ..model.packing import check_packable
 from ..structured import Malformed, load_yaml, parse_yaml
 from ..tokenizers.base import Tokenizer
 from .base import EVALUATION_COST, Progress, Scores, task
@@ -78,6 +80,9 @@ class DialogueSettings(SourceSettings):
         "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
     )
     batch_tokens: int = Field(4096, ge=1, description="tokens in a batch, padding included")
+    pack: bool = Field(
+        False, description="compute no padding: the dialogues of a batch stand in one row, in which none sees another"
+    )
     written: int = Field(
         64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
     )
@@ -232,6 +237,12 @@ def dialogue_texts(records: Sequence[Record], settings: Any) -> list[str]:
     return ["".join(mark(one["role"], "") + message_text(one) + "\n" for one in messages_in(row)) for row in records]
 
 
+def check_pack(architecture: Architecture, settings: Any) -> None:
+    """Raise InputError for a model that cannot keep the dialogues of a row apart, where they are to stand in one."""
+    if settings.pack:
+        check_packable(architecture)
+
+
 @task("dialogue", aliases=["instructions"])
 class Dialogue(PartsTask):
     """Replies to a dialogue or an instruction. The main score is the loss on replies: nats per token, the
@@ -240,6 +251,7 @@ class Dialogue(PartsTask):
     chosen: DialogueSettings
     read = staticmethod(read_dialogues)
     tokenizer_texts = staticmethod(dialogue_texts)
+    fits = staticmethod(check_pack)
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
     measures: tuple[str, ...] = (

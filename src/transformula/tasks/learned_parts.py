@@ -19,9 +19,11 @@ from ..data.tokenizing import choose_tokenizers
 from ..errors import InputError
 from ..generation.steps import device_of
 from ..language.graph import Architecture
+from ..model.packing import model_of_packed
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
+from ..words.packed import packing
 from .base import EVALUATED_TOKENS, IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
 from .scored_text import EVALUATED_LOGITS
@@ -69,12 +71,24 @@ def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
     return padded_batch({"tokens": [text.ids[:-1] for text in texts]}, targets)
 
 
+def packed_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The loss of a batch whose padding is not computed, nor what of the model stands behind it: that of `token_loss`
+    but for rounding. Raises InputError for a model that cannot keep the texts of a row apart."""
+    lengths = batch.lengths.get("tokens")
+    if lengths is None:  # nothing is padded
+        return token_loss(model, batch)
+    given, layout = model_of_packed(model, batch.inputs["tokens"], lengths)
+    with packing(layout):
+        return token_loss(model, Batch(given, layout.pack(batch.targets)))
+
+
 class PartsTask(Task):
     """A decoder learns parts of texts. A task says:
 
     read             the records of some sources, as for `read_split`
     tokenizer_texts  records and settings -> the texts from which a tokenizer learns
 
+    pack     whether padding is not computed: a batch's texts stand in one row, in which none sees another
     texts    those of training
     buckets  their batches
     notes    what a person is told of the rows; about: how texts become tokens
@@ -83,6 +97,7 @@ class PartsTask(Task):
     chunks = True
     unit = "learned tokens"
     sequences = None
+    pack = False
     read: ClassVar[Any]
     tokenizer_texts: ClassVar[Any]
     texts: Sequence[PartlyLearned]
@@ -97,7 +112,7 @@ class PartsTask(Task):
         accumulate: int = 1, seed: int = 1,
     ) -> None:  # fmt: skip
         refuse_row_count(self.name, batch)
-        self.chosen, self.seed = settings, seed
+        self.chosen, self.seed, self.pack = settings, seed, bool(getattr(settings, "pack", False))
         rows = read_split(settings, self.read, (), ())
         self.notes = list(rows.notes)
         sides, others = (
@@ -109,7 +124,10 @@ class PartsTask(Task):
         if self.texts:
             lengths = {"tokens": np.array([text.positions for text in self.texts])}
             tokens = settings.batch_tokens
-            self.buckets = Buckets(lengths, tokens, accumulate=accumulate, seed=seed, name="the training rows")
+            counted = "filled" if self.pack else "padded"
+            self.buckets = Buckets(
+                lengths, tokens, counted=counted, accumulate=accumulate, seed=seed, name="the training rows"
+            )
 
     @abstractmethod
     def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
@@ -119,7 +137,7 @@ class PartsTask(Task):
         return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return token_loss(model, batch)
+        return packed_loss(model, batch) if self.pack else token_loss(model, batch)
 
     def steps(self, epochs: float) -> int:
         return self.buckets.steps(epochs)

@@ -13,6 +13,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 from .cpu import numberless, tracing
+from .packed import PackedRow, packed_now, packing
 
 _NOW = threading.local()
 
@@ -23,11 +24,13 @@ def recomputing() -> bool:
 
 
 @contextmanager
-def _again(modes: Sequence[Any]) -> Iterator[None]:
-    """Within it `recomputing` is true, and functions of torch are what they were in the first pass."""
+def _again(modes: Sequence[Any], layout: PackedRow | None) -> Iterator[None]:
+    """Within it `recomputing` is true, and functions of torch, and how sequences stand in a row, are what they were in
+    the first pass."""
     _NOW.depth = getattr(_NOW, "depth", 0) + 1
     try:
         with ExitStack() as stack:
+            stack.enter_context(packing(layout))
             for mode in modes:
                 stack.enter_context(mode)
             yield
@@ -37,7 +40,7 @@ def _again(modes: Sequence[Any]) -> Iterator[None]:
 
 def _contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    return nullcontext(), _again(modes)
+    return nullcontext(), _again(modes, packed_now())
 
 
 def recomputed(function: Callable[..., Any], module: nn.Module, *given: Any) -> Any:
