@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformula import Model
+from transformula import Model, train
 from transformula.api.reading import check_model
 from transformula.cli.converse import converse
 from transformula.cli.door import main
@@ -364,3 +364,16 @@ def test_resumed_batches_are_the_same(rows):
     one, other = task_of(rows), task_of(rows)
     for step in (0, 5, 40):
         assert torch.equal(one.batch(step).targets, other.batch(step).targets)
+
+
+def test_the_template_that_was_learned_stays(rows, tmp_path):
+    """Further training took the default template in the place of that of the model it began from."""
+    template = {"user": "Q: ", "assistant": "A: "}
+    task = task_of(rows, template=template)
+    model = Model(LAYER, depth=1, width=16, heads=2, **task.numbers)
+    model.predictor = task.predictor()
+    model.save(tmp_path / "chat")
+    given = {"data": rows, "batch_tokens": 512, "written": 0, "steps": 1, "quiet": True, "init_from": tmp_path / "chat"}
+    assert train(**given, out=tmp_path / "more").model.predictor.template == template
+    other = train(**given, out=tmp_path / "other", template='{user: "U: ", assistant: "B: "}')
+    assert other.model.predictor.template["assistant"] == "B: "

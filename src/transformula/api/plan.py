@@ -218,9 +218,8 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
         settings["tokenizer"] = str(start.folder)
         check_tokenizer(start.folder, check_model(start.folder, use=use))
-    pictures = "preprocessing" in of_task(task, "settings").model_fields
-    if start is not None and pictures and settings.get("preprocessing") is None:
-        settings["preprocessing"] = start.preprocessing
+    if start is not None:
+        settings = start.with_kept(settings, of_task(task, "settings").model_fields)
     text, data, training = resolve(model, settings, source, task, beside)
     if getattr(data, "labels", None) == "keep":
         data = data.model_copy(update={"kept_labels": kept_labels(start, tasks.name_of(task))})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,6 +119,25 @@ class Start:
             if "classes" in architecture.numbers:
                 return {"classes": OfOthers(model.task, self.folder, None, config, architecture).labels}
         return row_names(kind)
+
+    def with_kept(self, settings: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+        """Settings of a task's data, with those that it does not state and the model that is loaded says: how pictures
+        become numbers, how messages become text, and which frozen model a loss compares with."""
+        wanted = [key for key in ("preprocessing", "template", "reference") if key in fields]
+        found = {key: getattr(self, key) for key in wanted if settings.get(key) is None}
+        return {**settings, **{key: value for key, value in found.items() if value is not None}}
+
+    @property
+    def reference(self) -> str:
+        """The model itself, by a name that is found from every folder."""
+        return str(self.plain["init_from"])
+
+    @property
+    def template(self) -> dict[str, str] | None:
+        """What stands before a message of each role, where it was trained on messages."""
+        from .inputs import predictor_in
+
+        return getattr(predictor_in(self.folder), "template", None)
 
     @property
     def preprocessing(self) -> str | None:
