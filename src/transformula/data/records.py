@@ -83,7 +83,7 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "number", "numbers", "messages", "asked", "replied", "picture")
+KINDS = ("text", "list", "number", "numbers", "messages", "asked", "replied", "said", "picture")
 ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
@@ -159,8 +159,11 @@ class Part:
             return [as_number(part, name, place) for part in parts]
         if kind in ROLE_OF and isinstance(value, str):
             value = [{"role": ROLE_OF[kind], "content": whole_characters(value, name, place)}]
-        if kind == "messages" or kind in ROLE_OF:
-            return messages_of(value, f"{place}: {name!r}", whole=kind != "replied")
+        dialogue = kind == "messages" or kind in ROLE_OF
+        if dialogue or (kind == "said" and any(isinstance(part, Mapping) for part in parts)):
+            return messages_of(value, f"{place}: {name!r}", whole=kind not in ("replied", "said"))
+        if kind == "said" and isinstance(value, (list, tuple)):
+            return [as_text(part, name, place) for part in value]
         join = self.options.join
         return as_text(value, name, place, join.get(name) if isinstance(join, Mapping) else join)
 
@@ -258,7 +261,8 @@ def read_records(
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
             which `messages_of` reads; the tools that a row lists are the first message, and what the system says in a
-            column of its own stands behind them; "asked" and "replied" may be a text, too, of user and assistant
+            column of its own stands behind them; "asked" and "replied" may be a text, too, of user and assistant; or
+            "said": a text, a list of texts, or messages
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not

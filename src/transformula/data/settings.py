@@ -227,6 +227,26 @@ class TestedSettings(SourceSettings):
     )
 
 
+class PreferenceColumns(SourceSettings):
+    """Pairs of replies, or replies with ratings."""
+
+    data: Annotated[Named, Facts(basic=True)] = Field(
+        None, description="files of rows with prompt, chosen and rejected, with two conversations as chosen and"
+        " rejected, or with prompt, reply and rating; a built-in set; or a list of these",
+    )  # fmt: skip
+    prompt: str | None = Field(
+        None, description="the column of the prompt, a text or messages; by default a known name"
+    )
+    chosen: str | None = Field(None, description="the column of the preferred reply; by default 'chosen'")
+    rejected: str | None = Field(None, description="the column of the other reply; by default 'rejected'")
+    reply: str | None = Field(None, description="the column of rated replies, one or a list; by default a known name")
+    rating: str | None = Field(None, description="the column of their ratings: numbers, higher for a better reply")
+    pairing: Literal["best-worst", "all"] = Field(
+        "best-worst", description="which rated replies to a prompt become pairs: the best and the worst, or all of"
+        " different ratings",
+    )  # fmt: skip
+
+
 class StratifiedSettings(TestedSettings):
     """Data whose rows have labels."""
 
