@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ..plain import several
 from ..settings import with_current_keys
 from ..training.parallel.place import RankPlace, job
 from .configuration import check_use, read_config
+from .frozen import frozen_model, refer
 from .model import Model
 from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentions, set_threads
@@ -126,6 +128,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
     lower = "{} (or {}), {}, {} or {}".format(*map(setting, ("batch", "batch_tokens", "context", "width", "depth")))
     with allocating(lambda amount: f"memory: {amount or 'more than there is'} could not be allocated; lower {lower}"):
         task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, **sizes)
+        refer(task, plan.data, plan.use, training.device)
         numbers = of_data(task, plan.architecture)
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
@@ -252,7 +255,10 @@ def evaluate(
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
-    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost, kind=model.predictor)
+    frozen = partial(frozen_model, use=use, device=device)
+    trained = Trained(
+        str(run), folder, model.architecture, modules, numbers, recorded, lost, kind=model.predictor, refer=frozen
+    )
     if "weights" in kind.evaluation.model_fields:
         settings["weights"] = weights
     with products_with(weights, *modules):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..analysis.accounting import flops_per_unit, numbers_by_role, summary, usual_length
+from ..api.frozen import refer
 from ..api.plan import Plan as RunPlan
 from ..api.plan import plan_run
 from ..api.reading import check_model, read_model
@@ -84,6 +85,7 @@ def _prepare(said: str, _: str) -> Prepared:
     more = {"inputs": list(plan.architecture.inputs), "batch": training.batch, "accumulate": training.accumulate}
     said = json.dumps([plan.data.plain(), dict(stated), {**more, "seed": training.seed}])
     task = _task(plan.kind, type(plan.data), said)
+    refer(task, plan.data, use, training.device)
     numbers = of_data(task, plan.architecture)
     architecture = check_model(plan.architecture.text, numbers, use)
     plan.kind.check(architecture)

@@ -108,6 +108,7 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
         return outcome
     import torch
 
+    from ..api.frozen import refer
     from ..api.plan import plan_resume
     from ..inspection.windows import window_losses_of
     from ..runs import random_state
@@ -116,6 +117,7 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
     plan = plan_resume(folder, {}, job.config.get("use", ()))
     module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
     task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
+    refer(task, plan.data, plan.use, plan.training.device)
     with random_state.preserve(), torch.no_grad():
         if "samples" in lacking:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..registry import Registry
 
-Kind = Literal["texts", "pairs", "pictures", "labeled", "dialogues"]
+Kind = Literal["texts", "pairs", "pictures", "labeled", "dialogues", "replies"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class BuiltIn:
             return "texts"
         if "messages" in self.columns:
             return "dialogues"
+        if {"output", "chosen"} & {*self.columns}:
+            return "replies"
         return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 

@@ -221,11 +221,18 @@ class Batch:
     inputs   ids (batch, length) int64; pictures (batch, channels, height, width)
     targets  (batch, length) int64; -100 at positions that do not count
     lengths  real positions of each row, (batch,) int64, by input; an input that is not named here has no padding
+
+    A subclass holds what is no tensor of rows, unless it says `by_rows`: the first dimension of all that it holds is
+    then the row.
     """
 
     inputs: Mapping[str, Tensor]
     targets: Tensor
     lengths: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def by_rows(self) -> bool:
+        return type(self) is Batch
 
     @property
     def given(self) -> dict[str, Any]:

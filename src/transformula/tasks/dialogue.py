@@ -64,28 +64,14 @@ CONTEXT_TOKENS = 512  # tokens of a dialogue at most, where the model's text doe
 SHOWN_DIALOGUES = 3  # dialogues of which a reply is written to be looked at
 
 
-class DialogueSettings(SourceSettings):
-    """Which dialogues there are, how they become text, and what of them is learned."""
+class TemplateSettings(SourceSettings):
+    """How messages become text."""
 
-    data: Named = Field(
-        None, description="files of dialogues (jsonl, json, ...): rows with messages, conversations or turns, or with"
-        " instruction, input and output; or a list of these",
-    )  # fmt: skip
-    column: str | None = Field(None, description="the column of the messages; by default one that is known")
     template: dict[str, str] = Field(
         TEMPLATE, description="what stands before a message of each role: a YAML file, or its text:"
         ' {user: "user\\n", assistant: "assistant\\n"}',
     )  # fmt: skip
-    learn: Literal["replies", "all"] = Field(
-        "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
-    )
     batch_tokens: int = Field(4096, ge=1, description="tokens in a batch, padding included")
-    pack: bool = Field(
-        False, description="compute no padding: the dialogues of a batch stand in one row, in which none sees another"
-    )
-    written: int = Field(
-        64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
-    )
 
     @field_validator("template", mode="before")
     @classmethod
@@ -105,6 +91,25 @@ class DialogueSettings(SourceSettings):
         if len(set(value.values())) < len(value) or not all(value.values()):
             raise ValueError("expected another text for each role, none of them empty")
         return value
+
+
+class DialogueSettings(TemplateSettings):
+    """Which dialogues there are, how they become text, and what of them is learned."""
+
+    data: Named = Field(
+        None, description="files of dialogues (jsonl, json, ...): rows with messages, conversations or turns, or with"
+        " instruction, input and output; or a list of these",
+    )  # fmt: skip
+    column: str | None = Field(None, description="the column of the messages; by default one that is known")
+    learn: Literal["replies", "all"] = Field(
+        "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
+    )
+    pack: bool = Field(
+        False, description="compute no padding: the dialogues of a batch stand in one row, in which none sees another"
+    )
+    written: int = Field(
+        64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
+    )
 
 
 @predictor("chat")

@@ -89,6 +89,8 @@ class PartsTask(Task):
     tokenizer_texts  records and settings -> the texts from which a tokenizer learns
 
     pack     whether padding is not computed: a batch's texts stand in one row, in which none sees another
+    compared  the fields by which an evaluation row is also a training row; none: all
+
     texts    those of training
     buckets  their batches
     notes    what a person is told of the rows; about: how texts become tokens
@@ -100,6 +102,7 @@ class PartsTask(Task):
     pack = False
     read: ClassVar[Any]
     tokenizer_texts: ClassVar[Any]
+    compared: ClassVar[tuple[str, ...]] = ()
     texts: Sequence[PartlyLearned]
     buckets: Buckets
 
@@ -113,7 +116,7 @@ class PartsTask(Task):
     ) -> None:  # fmt: skip
         refuse_row_count(self.name, batch)
         self.chosen, self.seed, self.pack = settings, seed, bool(getattr(settings, "pack", False))
-        rows = read_split(settings, self.read, (), ())
+        rows = read_split(settings, self.read, self.compared, ())
         self.notes = list(rows.notes)
         sides, others = (
             {"target": self.tokenizer_texts(records, settings)}

@@ -66,6 +66,23 @@ class Prompt(NamedTuple):
     left_out: int = 0
 
 
+class ReplyWritten(NamedTuple):
+    """What was written after a prompt.
+
+    room  tokens that it could have at most
+    """
+
+    prompt: Prompt
+    written: Continuation
+    room: int
+
+    @property
+    def text(self) -> PartlyLearned:
+        """The prompt and the reply as a text, of which the reply counts."""
+        ids = np.array([*self.prompt.ids, *self.written.ids])
+        return PartlyLearned(ids, np.arange(1, len(ids)) >= len(self.prompt.ids))
+
+
 class Replying(Predictor):
     """A dialogue, a list of messages -> the next reply.
 
@@ -175,22 +192,14 @@ class Replying(Predictor):
         """The reply to each dialogue, a list of messages; to one without a word there is none."""
         settings, chat = settings or ReplySettings(), self.of(models[0])
         wanted, replies = settings.max_tokens or chat.usual()[1], [[Reply("")] for _ in inputs]
-        plain = settings.model_dump(exclude={"system", "tools", "tool_choice", "seed", "max_tokens"})
         inputs = with_tools(inputs, settings)
         rows = [row for row, messages in enumerate(inputs) if messages]
         for first in range(0, len(rows), REPLIES_AT_ONCE):
             some = rows[first : first + REPLIES_AT_ONCE]
-            prompts = [chat.prompt(inputs[row], settings) for row in some]
-            begun = [prompt.ids for prompt in prompts]
-            drawing = SamplingSettings(**plain, seed=settings.seed + first)
-            # the last one written is not read
-            left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
-            apart, forms = not self.continues, forms_of(chat, [inputs[row] for row in some], settings)
-            written = write_after(
-                models[0], self.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms
-            )
-            scores = chat.scores(models[0], begun, written)
-            for row, one, prompt, score, room in zip(some, written, prompts, scores, left, strict=True):
+            seeded = settings.model_copy(update={"seed": settings.seed + first})
+            written = replies_after(chat, models[0], [inputs[row] for row in some], seeded, on_text)
+            scores = chat.scores(models[0], [each.prompt.ids for each in written], [each.written for each in written])
+            for row, (prompt, one, room), score in zip(some, written, scores, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
                 note = "; ".join(filter(None, said))
@@ -228,6 +237,22 @@ def forms_of(
     tools = dict(zip(keys, map(tools_in, dialogues), strict=True))
     made = {key: call_form(each, choice, inside=chat.inside_calls) for key, each in tools.items()}
     return [made[key] for key in keys]
+
+
+def replies_after(
+    chat: Replying, model: Any, dialogues: Sequence[Sequence[Message]], settings: ReplySettings,
+    on_text: Callable[[int, str], None] | None = None,
+) -> list[ReplyWritten]:  # fmt: skip
+    """What is written after dialogues, all of them at once."""
+    wanted, apart = settings.max_tokens or chat.usual()[1], not chat.continues
+    prompts = [chat.prompt(messages, settings) for messages in dialogues]
+    begun = [prompt.ids for prompt in prompts]
+    drawing = SamplingSettings(**settings.model_dump(exclude={"system", "tools", "tool_choice", "max_tokens"}))
+    # the last one written is not read
+    left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
+    forms = forms_of(chat, dialogues, settings)
+    written = write_after(model, chat.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms)
+    return list(map(ReplyWritten, prompts, written, left))
 
 
 def parts_of(

@@ -53,6 +53,7 @@ class Trained:
     lost      the training data of its run, where that is missing
     told      what is to be known of what is scored
     kind      its predictor; None: the folder holds it
+    refer     opens a frozen model to compare with, by what a person calls it
     """
 
     name: str
@@ -64,6 +65,7 @@ class Trained:
     lost: Sequence[str] = ()
     told: list[str] = field(default_factory=list)
     kind: Any = None
+    refer: Any = None
 
     seen: ClassVar[str] = (
         "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"

@@ -83,7 +83,7 @@ def why_whole(task: Task, model: nn.Module, batch: Batch) -> str:
     if task.compares:
         return f"{task.name} has a contrastive loss, which compares all rows of a batch, so that it cannot be cut"
     tensors = [*batch.inputs.values(), *batch.lengths.values()]
-    alike = type(batch) is Batch and all(len(tensor) == len(batch.targets) for tensor in tensors)
+    alike = batch.by_rows and all(len(tensor) == len(batch.targets) for tensor in tensors)
     if alike and len(batch.targets) > 1:
         few = parts_of(batch, -(-len(batch.targets) // 3))[0]
         training = model.training
