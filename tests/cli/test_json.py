@@ -33,6 +33,7 @@ EASY = {
     "answer": [["question-answering", "what?", "--context", "text.txt"]],
     "embed": [["sentence-embeddings", "the cat", "a dog"]],
     "chat": [["dialogue", "hello"]],
+    "score": [["reward-model", "who is 3?\tthe cat"]],
     "fill": [["masked", "the [MASK] sees"]],
     "choose": [["text", "the cat", "--choices", "sees", "dog"]],
     "evaluate": [["text"], ["translator", "--beam", "1"]],
@@ -75,6 +76,9 @@ ROWS: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "dialogue": lambda n, word: {
         "messages": [{"role": "user", "content": f"who is {n}?"}, {"role": "assistant", "content": f"the {word}"}]
     },
+    "reward-model": lambda n, word: {
+        "prompt": f"who is {n}?", "chosen": f"the {word}", "rejected": f"no {word} {n % 3}",
+    },  # fmt: skip
     "masked": lambda n, word: {"text": f"the {word} sees {n} of them " * 9},
 }
 """Task -> row number n of its data."""
@@ -173,6 +177,7 @@ MISTAKES = {
     "answer": ["question-answering", "what?", "--context", "missing.txt"],
     "embed": ["text", "a cat"],
     "chat": ["text", "hello"],
+    "score": ["reward-model", "a reply without its message"],
     "fill": ["text", "a [MASK]"],
     "choose": ["text", "the cat", "--choices", "dog"],
     "evaluate": ["missing"],

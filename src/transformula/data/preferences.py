@@ -16,12 +16,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, takewhile
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ..errors import ConfigError, DataError, setting
-from .conversations import REPLIES
+from .conversations import REPLIES, read_conversations
+from .lines import BadRows
 from .messages import Message, message_text
-from .records import Record, columns_in_words, columns_of, read_records
+from .records import BadRecord, Record, columns_in_words, columns_of, read_records
 
 PROMPTS = ("prompt", "question", "instruction", "query", "input")  # common names of the columns
 REPLY_COLUMNS = ("reply", "response", "completion", "answer", "replies", "responses", "completions", "answers")
@@ -72,6 +74,24 @@ def read_preferences(sources: Any, settings: Any, key: str, notes: list[str]) ->
     notes += [f"{key}: {count:,} {'prompts' if why == EQUAL_RATINGS else 'pairs'} are left out: {why}"
               for why, count in left_out.items()]  # fmt: skip
     return kept
+
+
+def read_replies(path: Path, column: str | None = None, bad_rows: BadRows = None) -> Iterator[Record]:
+    """Dialogues of a file that end with a reply, as the field `source`: messages, or a prompt and a reply."""
+    names, _ = columns_of(path, bad_rows=bad_rows)
+    prompt, reply = (next((n for n in known if n in names), None) for known in (PROMPTS, REPLY_COLUMNS))
+    if column is None and prompt is not None and reply is not None:
+        fields = {"prompt": prompt, "reply": reply}
+        kinds = dict.fromkeys(fields, "said")
+        for row in read_records(path, fields, kinds=kinds, empty="keep", whole=True, bad_rows=bad_rows):
+            if isinstance(row, BadRecord):
+                yield row
+                continue
+            both = said_by(row["prompt"], row.place, role="user"), said_by(row["reply"], row.place)
+            yield Record({"source": [message for side in both for message in side]}, row.place, row=row.row)
+        return
+    for row in read_conversations(path, column, empty="keep", whole=True, bad_rows=bad_rows):
+        yield row if isinstance(row, BadRecord) else Record({"source": row["messages"]}, row.place, row=row.row)
 
 
 def columns_for(sources: Any, names: Sequence[str], settings: Any) -> dict[str, str | int]:

@@ -41,6 +41,7 @@ class PairTask(PartsTask):
     training, validation  the pairs
     chat                  how they are read
     remarks               what else is said before training, by name
+    reads_end             whether a model reads the last token of a text; else it predicts that
     """
 
     read = staticmethod(read_preferences)
@@ -51,6 +52,7 @@ class PairTask(PartsTask):
     terms = staticmethod(len)
     score = "accuracy"
     remarks: Mapping[str, str] = {}
+    reads_end: ClassVar[bool] = False
     training: EncodedPairs
     validation: EncodedPairs
     chat: Chat
@@ -68,9 +70,10 @@ class PairTask(PartsTask):
         context = numbers.get("context")
         if context is None:
             whole = encoded_pairs(rows.training, replace(chat, context=2 * CONTEXT_TOKENS)).pairs
-            context = min(CONTEXT_TOKENS, max((pair.positions // 2 for pair in whole), default=CONTEXT_TOKENS))
+            longest = max((pair.positions // 2 for pair in whole), default=CONTEXT_TOKENS)
+            context = min(CONTEXT_TOKENS, longest + self.reads_end)
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
-        chat = replace(chat, context=int(context))
+        chat = replace(chat, context=int(context) - self.reads_end)
         self.training, self.validation = (encoded_pairs(each, chat) for each in (rows.training, rows.validation))
         given = {"training": (self.training, rows.training), "validation": (self.validation, rows.validation)}
         for name, (side, records) in given.items():

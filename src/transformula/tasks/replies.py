@@ -66,6 +66,14 @@ class Prompt(NamedTuple):
     left_out: int = 0
 
 
+def is_dialogue(given: Any) -> bool:
+    """Whether what a person gives is a single dialogue: a text, an object or a list of messages."""
+    if isinstance(given, (str, Mapping)):
+        return True
+    listed = isinstance(given, (list, tuple)) and bool(given)
+    return listed and all(isinstance(one, Mapping) and "messages" not in one for one in given)
+
+
 class ReplyWritten(NamedTuple):
     """What was written after a prompt.
 
@@ -159,10 +167,7 @@ class Replying(Predictor):
         """Raise DataError or InputError for messages that cannot be replied to."""
 
     def is_one(self, given: Any) -> bool:
-        if isinstance(given, (str, Mapping)):
-            return True
-        listed = isinstance(given, (list, tuple)) and bool(given)
-        return listed and all(isinstance(one, Mapping) and "messages" not in one for one in given)
+        return is_dialogue(given)
 
     def opened(self, inputs: Sequence[Any]) -> list[list[Message]]:
         """Each input as messages; a text is a message of the user; an object has messages, and the tools that may be
