@@ -88,9 +88,9 @@ class PartsTask(Task):
     read             the records of some sources, as for `read_split`
     tokenizer_texts  records and settings -> the texts from which a tokenizer learns
 
-    pack     whether padding is not computed: a batch's texts stand in one row, in which none sees another
     compared  the fields by which an evaluation row is also a training row; none: all
 
+    pack     whether padding is not computed: a batch's texts stand in one row, in which none sees another
     texts    those of training
     buckets  their batches
     notes    what a person is told of the rows; about: how texts become tokens
