@@ -25,6 +25,7 @@ OTHER = {
     "beta1": 0.8, "beta2": 0.9, "momentum": 0.9, "clip": 2.0, "lr_schedule": "cosine", "warmup": 0.3, "decay": 0.5,
     "final_lr": 0.1, "freeze": "words.*", "precision": "bf16", "threads": 2, "evaluate_every": 3,
     "select": "perplexity", "patience": 2, "average": 0.5, "average_checkpoints": 2,
+    "teacher_weight": 0.3, "teacher_temperature": 4.0,
 }  # fmt: skip
 """Another value for each setting of training that decides numbers."""
 
@@ -33,7 +34,8 @@ SAME = {
     "checkpoint_every": 2, "keep": 1,
     "on_save_error": "stop", "hang_timeout": 5.0, "parallel": "none", "recompute": "all",
 }  # fmt: skip
-APART = {"lr", "seed", "device", "lora"}  # beside the configuration in the key; one device here; needs other weights
+APART = {"lr", "seed", "device", "lora", "teacher"}
+"""Beside the configuration in the key; one device here; needs other weights; is known by what its folder holds."""
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ OF_OPTIMIZERS = {key for key, facts in FACTS.items() if facts.reader == "optimiz
 OTHER = {  # a value that is not the default, where the type alone does not say one
     "optimizer": "adamw", "lr_schedule": "cosine", "precision": "bf16", "parallel": "ddp", "device": "cpu",
     "recompute": "all", "lora": {"rank": 2}, "freeze": ["words"], "log_to": ["tensorboard"],
+    "teacher_weight": 0.25,
 }  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def test_runs_and_stores_of_before_are_what_they_were() -> None:
     assert {*CHANGEABLE} == {
         *LIMITS, *NOTED, "patience", "evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "watch",
         "telemetry_every", "recompute", "on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout",
-        "out",
+        "out", "teacher",
     }  # fmt: skip
 
 

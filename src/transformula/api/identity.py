@@ -53,9 +53,10 @@ def identity_of(config: Mapping[str, Any]) -> str:
             "training": {
                 key: value
                 for key, value in plan.training.plain().items()
-                if facts[key].numbers and key not in OF_THE_RUN
+                if facts[key].numbers and key not in (*OF_THE_RUN, "teacher")
             },
             "start": start_identity(config),
+            **teacher_identity(plan),
             "code": code_identity(),
             "packages": {name: package_identity(name) for name in use},
             "versions": versions(),
@@ -101,6 +102,12 @@ def start_identity(config: Mapping[str, Any]) -> Any:
     if config.get("init_from") is None:
         return None
     return [config.get("init_stack"), folder_identity(model_folder(path_of(config["init_from"], "init_from")))]
+
+
+def teacher_identity(plan: Plan) -> dict[str, Any]:
+    """The teacher's folder, by its content; {} without one: so the identities of such runs are what they were."""
+    named = plan.training.teacher
+    return {} if named is None else {"teacher": folder_identity(model_folder(path_of(named, "teacher")))}
 
 
 def folder_identity(path: Path) -> Any:

@@ -20,6 +20,7 @@ from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentions, set_threads
 from .room import check_room
 from .starting import run_record
+from .teaching import teacher_line, with_teacher
 from .unread import check_files, check_read
 
 if TYPE_CHECKING:
@@ -152,6 +153,9 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         show_resolved(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)
+        task = with_teacher(task, training, architecture, plan.use)
+        if line := teacher_line(task, architecture, training):
+            shown.say(line)
         config = recorded_settings({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}

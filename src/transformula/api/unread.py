@@ -71,7 +71,8 @@ def unread_by(settings: Settings, key: str, reader: str) -> str:
         return not_among(value, key, {name: reads_of(name) for name in (value, *schedules.names())})
     if value != field.default:
         return ""
-    others = [str(other) for other in get_args(field.annotation) if other != field.default]  # none of a switch
+    # none of a switch, nor of a name
+    others = [str(other) for other in get_args(field.annotation) if isinstance(other, str) and other != field.default]
     return f"is read only with {setting(reader, join_words(others, 'or'))}"
 
 

@@ -19,6 +19,7 @@ from ..api.plan import Plan as RunPlan
 from ..api.plan import plan_run
 from ..api.reading import check_model, read_model
 from ..api.run import of_data
+from ..api.teaching import with_teacher
 from ..cost.memory import FLOAT, of_parameters
 from ..cost.ratio import Ratio, ratio_of_times
 from ..language.graph import Architecture
@@ -161,7 +162,8 @@ def step_seconds(
         try:
             for one in prepared:
                 torch.set_num_threads(one.plan.training.threads or 1)
-                makers.append(trial_step(one.task, one.architecture, one.plan.training))
+                task = with_teacher(one.task, one.plan.training, one.architecture, one.plan.use)
+                makers.append(trial_step(task, one.architecture, one.plan.training))
             times = times_of_steps(makers, rounds, most)
         finally:
             torch.set_num_threads(threads)

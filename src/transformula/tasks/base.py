@@ -30,6 +30,8 @@ from .predictor import Predictor
 from .predictor import Progress as Progress
 from .scores.measured import Measured
 from .scores.report import Evaluation, Report, resample
+from .soft import IGNORED as IGNORED
+from .soft import SoftTargets
 from .verb import Verb
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks", "@task(")
 
 MIN_SAMPLE_ROWS = 16  # rows of a sample of a validation set, at least
-IGNORED = -100  # target of a position that does not count
 RESAMPLES = 200  # resamples of an evaluation on the way
 EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 EVALUATION_COST = 0.5  # what a unit costs in an evaluation, of what it costs in training
@@ -99,8 +100,9 @@ def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> C
 
 
 def check_loss(kind: type[Task]) -> None:
-    """Raise InputError for a class whose `objective` nothing calls. A class with a loss of its own carries no segments
-    and makes no logits in chunks, unless it says so: what it inherits is said of another loss."""
+    """Raise InputError for a class whose `objective` nothing calls. A class with a loss of its own carries no
+    segments, makes no logits in chunks and has none for a teacher, unless it says so: what it inherits is said of
+    another loss."""
     made_by = next(base for base in kind.__mro__ if "loss" in vars(base))
     if hasattr(kind, "objective") and not hasattr(made_by, "objective"):
         raise InputError(
@@ -109,6 +111,7 @@ def check_loss(kind: type[Task]) -> None:
         )
     if made_by is kind:
         kind.carries, kind.chunks = (vars(kind).get(key, False) for key in ("carries", "chunks"))
+        kind.soft_targets = vars(kind).get("soft_targets")
 
 
 def check_task(kind: type[Task], architecture: Architecture) -> None:
@@ -270,6 +273,9 @@ class Task(ABC):
     shared      gives each part of a step's batches its share of the step's loss: the sum of shares times `loss` is the
                 loss of them all in one batch. A task whose loss is a sum of means over different terms has its own
     fits        raises InputError for a model, an `Architecture`, that cannot be trained as `settings` say
+    soft_targets  how the one output of logits of which its loss is made is compared with a teacher's; None: it is not
+    beside      what a run's manifest says of what it takes beside its data: a teacher
+    held_bytes  of memory that it holds beside the model: a teacher's weights
     compares    whether its loss compares the rows of a batch with each other, so that no batch can be cut
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
@@ -297,6 +303,9 @@ class Task(ABC):
     fits: Callable[[Architecture, Any], None] = staticmethod(lambda architecture, settings: None)
     compares: ClassVar[bool] = False
     chunks: ClassVar[bool] = False
+    soft_targets: ClassVar[SoftTargets | None] = None
+    beside: Mapping[str, Any] = {}
+    held_bytes: int = 0
     row_name: ClassVar[str] = "rows"
     validated: str = ""
     widths: Mapping[int, str] = {}

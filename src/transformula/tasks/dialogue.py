@@ -44,6 +44,7 @@ from .learned_parts import (
     PartlyLearned,
     PartsTask,
     identity_of,
+    in_batches,
     nats_per_token,
     text_scores,
     unigram_nats,
@@ -54,6 +55,7 @@ from .predictor import predictor
 from .replies import Prompt, Reply, Replying, parts_of
 from .scores.calls import call_accuracy, calls_in, most_frequent_call
 from .scores.report import interval_of, standing
+from .soft import SoftTargets
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
 from .writing import WRITING_COST, Continuation, spread_rows
@@ -258,6 +260,7 @@ class Dialogue(PartsTask):
     tokenizer_texts = staticmethod(dialogue_texts)
     fits = staticmethod(check_pack)
     row_name = "dialogues"
+    soft_targets = SoftTargets(lambda task, model: in_batches(task.validation.texts()))
     settings = evaluation = DialogueSettings
     measures: tuple[str, ...] = (
         "loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "call_accuracy", "tokens",

@@ -32,6 +32,7 @@ from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
 from .scores.measured import Measured, ReportPart
 from .scores.selective import FEWEST_ROWS, risk_coverage, threshold_for
+from .soft import Soft, SoftTargets, soft_of
 from .verb import LabelSettings, Verb
 
 READING = ("tokenizer", "inputs", "most", "lower", "curve")  # fields of a predictor that are not what it says
@@ -289,12 +290,22 @@ def weights_of(settings: Any, kind: LabelPredictor, records: Sequence[Record]) -
     return class_weights(settings.class_weights, kind.labels, [label for (label,) in labels_of(records)])
 
 
+def soft_labels(task: LabelTask, output: Tensor, batch: Batch) -> Soft:
+    """The classes of each row, weighted as in the loss; of several labels each is one of two classes, yes and no."""
+    logits, targets = output[:, 0], batch.targets
+    if task.data.kind.several:
+        return soft_of(torch.stack([logits, torch.zeros_like(logits)], -1), torch.ones_like(targets))
+    ones = torch.ones(len(targets), device=targets.device)
+    return soft_of(logits, ones if task.weights is None else task.weights.to(targets.device)[targets])
+
+
 class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
     verb = CLASSIFY
     parts = (mistakes, trust)
     confident = True
+    soft_targets = SoftTargets(lambda task, model: task.data.validation.batches(), lambda *given: soft_labels(*given))
     measures = ("loss", "accuracy", "macro_f1", "micro_f1", "subset_accuracy")
     higher = frozenset(measures[1:])
 

@@ -27,6 +27,7 @@ from .ngram import cached_byte_ngrams
 from .predictor import Predictor
 from .scored_text import ScoredText, read_by, segment_of, windows_at_once
 from .scores.report import Report, standing
+from .soft import SoftTargets
 from .verb import Verb
 from .writing import TextGenerator
 
@@ -151,6 +152,7 @@ class LanguageModeling(TextTask):
 
     unit = "tokens"
     carries = chunks = True
+    soft_targets = SoftTargets(lambda task, model: task.scored.batches(model))
     may_read: ClassVar[tuple[str, ...]] = ("tokens", "document")
     settings = DataSettings
     evaluation = LanguageScoring

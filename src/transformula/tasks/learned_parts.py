@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from ..words.cpu import wide
 from ..words.packed import packing
 from .base import EVALUATED_TOKENS, IGNORED, Batch, Progress, Task, check_causal, check_logits, refuse_row_count
 from .chunked_loss import token_loss
+from .row_predictor import like_lengths
 from .scored_text import EVALUATED_LOGITS
 from .seq2seq_data import padded_batch
 
@@ -144,6 +145,12 @@ class PartsTask(Task):
 
     def steps(self, epochs: float) -> int:
         return self.buckets.steps(epochs)
+
+
+def in_batches(texts: Sequence[PartlyLearned]) -> Iterator[Batch]:
+    """Texts of like lengths together, the longest first."""
+    for places in like_lengths(np.array([text.positions for text in texts], dtype=np.int64)):
+        yield batch_of([texts[place] for place in places])
 
 
 def text_scores(model: Any, texts: Sequence[PartlyLearned], progress: Progress | None = None) -> list[TextScore]:

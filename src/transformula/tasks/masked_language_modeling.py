@@ -39,6 +39,7 @@ from .masking import (
     whole_text,
 )
 from .predictor import Answer, OfOthers, Predictor, predictor
+from .soft import Soft, SoftTargets
 from .verb import Verb
 
 
@@ -125,6 +126,11 @@ class MaskedLanguageModeling(MaskedText):
 
     measures = ("loss", "accuracy", "pseudo_perplexity", "tokens")
     higher = frozenset(["accuracy"])
+    soft_targets = SoftTargets(
+        altered_batches,
+        lambda task, output, batch: chosen_soft(output, batch),
+        lambda task, model, batch: masked_logits(model, batch),
+    )
     score_unit = "nats per masked token"
     others = Filling.of_others
     model: ClassVar = {"family": "encoder", "output": "logits = unembed.words(x)"}
@@ -210,6 +216,13 @@ tokenizer, and takes the blank before it along.""",
 
     def predictor(self) -> Filling:
         return Filling(self.data.tokenizer, self.data.split.whole)
+
+
+def chosen_soft(output: Tensor, batch: Batch) -> Soft:
+    """The distributions of the chosen positions alone."""
+    places = torch.nonzero(batch.targets != IGNORED)
+    logits = output[places[:, 0], places[:, 1]]
+    return Soft(logits, logits.new_ones(len(logits), dtype=torch.float32), places[:, 0])
 
 
 def masked_logits(model: Any, batch: Batch) -> Tensor:

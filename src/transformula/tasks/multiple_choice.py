@@ -35,10 +35,11 @@ from ..language.graph import Architecture
 from ..plain import several
 from ..tokenizers.base import Tokenizer, load
 from .base import EVALUATION_COST, Progress, Scores, task
-from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, text_scores
+from .learned_parts import PartlyLearned, PartsTask, TextScore, check_decoder, identity_of, in_batches, text_scores
 from .predictor import Answer, Predictor, predictor
 from .scores.measured import Measured, mean_of
 from .scores.report import SHOWN_EXAMPLES, Example, ScoreReport, best_and_worst, score_rows
+from .soft import SoftTargets
 from .trained import Trained
 from .verb import Verb
 
@@ -197,11 +198,18 @@ def question_texts(records: Sequence[Record], settings: Any) -> list[str]:
     return [context_with(context, settings.target_delimiter) + text for context, text in pairs]
 
 
+def right_texts(task: MultipleChoice, questions: Sequence[Question]) -> Sequence[PartlyLearned]:
+    """The right choice of each question behind its context."""
+    right = [one.pairs[one.right] for one in questions]
+    return task.choosing.texts(right, task.chosen.target_delimiter)[0]
+
+
 @task("multiple-choice", aliases=["likelihood-scoring"])
 class MultipleChoice(PartsTask):
     """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
 
     read = staticmethod(read_rows)
+    soft_targets = SoftTargets(lambda task, model: in_batches(right_texts(task, task.questions)))
     tokenizer_texts = staticmethod(question_texts)
     row_name = "questions"
     settings = evaluation = ChoiceRowSettings
@@ -229,8 +237,7 @@ Ask a language model which of some texts most probably follows a context: any de
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0))}
         self.numbers["context"] = int(numbers.get("context") or CONTEXT_TOKENS)
         self.choosing = Choosing(self.numbers["context"], tokenizer)
-        right = [one.pairs[one.right] for one in learned]
-        self.texts, _ = self.choosing.texts(right, self.chosen.target_delimiter)
+        self.texts = right_texts(self, learned)
 
     @classmethod
     def check_data(cls, settings: Any) -> None:

@@ -35,6 +35,7 @@ from .language_modeling import CONTEXT
 from .losses import target_scores
 from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
+from .soft import SoftTargets
 from .trained import Trained
 from .writing import end_of
 
@@ -64,6 +65,7 @@ class Repairing(AlteredText):
     """
 
     chunks = True
+    soft_targets = SoftTargets(altered_batches)
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
     score_unit = "nats per target token"

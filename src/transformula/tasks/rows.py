@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -36,7 +36,7 @@ from ..tokenizers.base import Tokenizer
 from .base import EVALUATION_COST, IGNORED, Batch, Progress, Scores, Task, outputs_in_words, outputs_of
 from .cut_rows import notes_of, notes_on
 from .predictor import Answer
-from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, padded, row_outputs
+from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, row_outputs
 from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured, ReportPart
 from .scores.report import ScoreReport, score_report, standing_above
@@ -93,6 +93,10 @@ class Side:
     def batch(self, places: Sequence[int]) -> Batch:
         records = [self.records[self.owners[place]] for place in places]
         return self.batch_of(records, *([each[place] for place in places] for each in (self.rows, self.targets)))
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows, those of like lengths together."""
+        return (self.batch(places) for places in like_lengths(self.lengths))
 
     def part(self, places: np.ndarray) -> Side:
         """Some of the records, by their places, ascending."""

@@ -45,6 +45,7 @@ from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured
 from .scores.report import ScoreReport, score_report, standing_above
 from .seq2seq_data import RowSource, Seq2SeqData, channels_of
+from .soft import SoftTargets
 from .trained import ScoredRowSettings, Trained
 from .verb import Verb
 from .writing import WRITING_COST, Writing
@@ -78,6 +79,7 @@ class SequenceToSequence(Task):
     """
 
     chunks = True
+    soft_targets = SoftTargets(lambda task, model: task.data.validation_batches())
     unit = "target tokens"
     others = Writing.of_others
     settings = Seq2SeqSettings
@@ -188,12 +190,10 @@ line out, in order; an empty line stays one. So it is for every model that write
         heard, total = progress or (lambda done, total: None), len(side) + len(rows)
 
         def batches() -> Iterator[Batch]:
-            # room for the longest row, however long, on all sides together
-            least = sum(int(each.max()) for each in side.read.values())
             done = 0
-            for places in side.buckets(data.settings, 1, 0, "the validation rows", least).epoch():
-                yield side.batch(places)
-                done += len(places)
+            for batch in data.validation_batches():
+                yield batch
+                done += len(batch.targets)
                 heard(done, total)
 
         def of_written(records: Sequence[Record], written: Progress | None = None) -> list[Measured]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -209,6 +209,13 @@ class Seq2SeqData:
         self.beyond = EncodedRows.of(beyond, self.writing) if beyond else None
         self.buckets = self.training.buckets(settings, accumulate, seed, "the training rows")
         self.numbers["context"] = self._context(numbers.get("context"))
+
+    def validation_batches(self) -> Iterator[Batch]:
+        """The validation rows, with room for the longest, however long, on all sides together."""
+        side = self.validation
+        least = sum(int(each.max()) for each in side.read.values())
+        for places in side.buckets(self.settings, 1, 0, "the validation rows", least).epoch():
+            yield side.batch(places)
 
     def _context(self, stated: Any) -> int:
         """The number `context`: where the model states none, the longest row of all. Raises ConfigError for a row that

@@ -42,6 +42,7 @@ from .scores.calibration import decision_calibration
 from .scores.confusion import entity_table, tag_confusion
 from .scores.measured import Measured, ReportPart
 from .scores.tags import entity_scores, spans_of, token_accuracy
+from .soft import Soft, SoftTargets, at_targets
 from .span_schemes import allowed_moves, mark_spans, scheme_of
 from .tagged_rows import columns_for, strip_tags, tags_of, tokens_of, word_counts
 from .verb import Verb
@@ -383,6 +384,16 @@ def tag_calibration(answers: Sequence[Tagged], records: Sequence[Record]) -> Rep
     return decision_calibration([a.probabilities for a in answers], [list(map(str.__eq__, *side)) for side in sides])
 
 
+def soft_tags(task: Tagging, output: Tensor, batch: Batch) -> Soft:
+    """The tags of each token. Raises InputError for a conditional random field."""
+    if output.shape[2] != len(task.data.kind.tags):
+        raise InputError(
+            "teacher: a conditional random field says how probable whole rows of tags are, not each tag: take an output"
+            " of a number for each tag, of the teacher and of the student"
+        )
+    return at_targets(task, output, batch)
+
+
 @task("tagging")
 class Tagging(RowTask):
     """Sentences with a tag for each token."""
@@ -396,6 +407,7 @@ class Tagging(RowTask):
     higher = frozenset(measures[1:])
     parts = (mistakes, tag_calibration)
     confident = True
+    soft_targets = SoftTargets(lambda task, model: task.data.validation.batches(), lambda *given: soft_tags(*given))
     verb = Verb(
         "tag",
         help="a tag for each word of a text",

@@ -37,7 +37,7 @@ def say_memory(
 
     ranks  how many share the weights, gradients, and the optimizer's state
     """
-    if getattr(model, "carry", False) or bound_of_step(model, part, settings) < MIN_BYTES_SAID:
+    if getattr(model, "carry", False) or bound_of_step(model, part, settings) + task.held_bytes < MIN_BYTES_SAID:
         return  # what a task carries from step to step would be left without numbers
     from .memory import memory_of_step
 
@@ -45,7 +45,7 @@ def say_memory(
     try:
         with random_state.preserve():
             estimate = memory_of_step(model, task.loss, part, settings, device, parts)
-            besides = bytes_besides(model) if device == "cpu" else 0
+            besides = bytes_besides(model) if device == "cpu" else task.held_bytes
             say(replace(estimate, besides=besides).of_rank(ranks).sentence)
     except InputError as error:
         say(str(error))

@@ -25,6 +25,13 @@ def parallel_layout(text: str) -> str:
     return text
 
 
+def absolute_folder(name: str | None) -> str | None:
+    """The name of a folder as it is found from every folder."""
+    from ..data.sources import absolute_names
+
+    return None if name is None else str(absolute_names(name))
+
+
 class LoraSettings(Settings):
     """Low-rank adapters: what is trained of a matrix W is B and A in W + (alpha / rank) B A, with A (rank, columns)."""
 
@@ -152,6 +159,18 @@ class TrainingSettings(Settings):
         description="train low-rank adapters of the matrices, and nothing else but what is randomly initialized:"
         " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = 2 rank; every matrix of the"
         " layers that is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
+    )
+    teacher: Annotated[str | None, AfterValidator(absolute_folder), Facts(resume="free", numbers=True)] = Field(
+        None,
+        min_length=1,
+        description="a trained model (a run, or a folder) whose probabilities are learned beside the labels, as Hinton"
+        " et al. 2015 have it; it has the same tokenizer or labels",
+    )
+    teacher_weight: Annotated[float, Facts(resume="fixed", numbers=True, reader="teacher")] = Field(
+        0.5, ge=0, le=1, description="share of what the teacher says in the loss; the labels have the rest"
+    )
+    teacher_temperature: Annotated[float, Facts(resume="fixed", numbers=True, reader="teacher")] = Field(
+        2.0, gt=0, le=1000, description="temperature by which the logits of teacher and student are divided"
     )
     freeze: Annotated[Names, Facts(resume="fixed", numbers=True)] = Field(
         [], description="names of parameters that stay as they are, or of modules, as patterns: words,layers.[1-4].*"

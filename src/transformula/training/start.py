@@ -183,6 +183,7 @@ def _choose(order: Order) -> Choices:
     model.to(device)
     recompute(model, settings.recompute)
     check_chunks(settings, task, order.resume)
+    check_taught(settings, task)
     set_chunks(model, settings.loss_chunks)
     parameters = parameters_of(model)
     if not parameters:
@@ -360,6 +361,13 @@ def check_chunks(settings: TrainingSettings, task: Task, resume: bool = False) -
         raise ConfigError(f"loss_chunks: {what} (tasks with it: {known})")
 
 
+def check_taught(settings: TrainingSettings, task: Task) -> None:
+    """Raise ConfigError for settings that name a teacher, beside a task that asks none."""
+    if settings.teacher is not None and "teacher" not in task.beside:
+        what = f"the task {task.name} was made without it; transformula.train(..., teacher=FOLDER) makes one that asks"
+        raise ConfigError(f"teacher: {what}")
+
+
 def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str, Any]:
     """A run's manifest: versions, machine, what the data and the formula are."""
     try:
@@ -373,6 +381,7 @@ def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str
         "formula": formula,
         "parameters": sum(p.numel() for p in model.parameters()),
         "task": json.loads(json.dumps({"name": task.name, **task.describe()}, default=str)),
+        **task.beside,
     }
 
 
@@ -429,12 +438,21 @@ def check_folder(folder: Path, out: Any) -> None:
         raise CheckpointError(f"--out {out}: a resume stays in its folder, {folder}; {remedy}")
 
 
+def check_same_teacher(run: RunFolder, was: Any, now: Any) -> None:
+    """Raise CheckpointError where what a run learns from, as its manifest says it, is another model now."""
+    before, after = (str(one["sha256"])[:12] if isinstance(one, dict) else "none" for one in (was, now))
+    if before != after:
+        what = f"the teacher is not what it was when the run began: its weights had the hash {before}, and have {after}"
+        raise CheckpointError(f"{run.path}: {what}; put it back, or begin a new run")
+
+
 def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
     """Raise CheckpointError where a run was made with another formula or other data."""
     stated = run.manifest()
     if stated.get("formula", about["formula"]) != about["formula"]:
         what = "this run is of another formula; a resume goes on with the same one"
         raise CheckpointError(f"{run.path}: {what}. To start from its weights with another, begin a new run")
+    check_same_teacher(run, stated.get("teacher"), about.get("teacher"))
     was, now = stated.get("task", about["task"]), about["task"]
     if not isinstance(was, dict):
         raise CheckpointError(f"{run.path / 'manifest.json'}: damaged: `task` should be keys and values")

@@ -1,0 +1,229 @@
+"""A teacher: a trained model whose probabilities a student learns beside the labels (Hinton et al. 2015, 1503.02531).
+
+    loss = (1 - a) * labels + a * T^2 * KL(p || q),   p = softmax(teacher / T), q = softmax(student / T)
+
+`labels` is the loss of the task as it is, KL the mean over the positions that count there, T the temperature, a the
+weight. T^2 keeps the size of the gradient, which a temperature lowers by as much. Scores stay those of the labels, with
+the agreement with the teacher beside them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..errors import InputError
+from ..generation.steps import device_of
+from ..model.transformer import evaluating
+from ..words.cpu import wide
+from .base import Batch, Progress, Scores, Task, tasks
+from .losses import AT_ONCE, RowTable, is_one, per_token
+from .scores.measured import Measured
+from .soft import Soft, SoftTargets
+
+T = TypeVar("T", bound=Task)
+
+COMPARED, SAMPLED = 1 << 14, 1 << 11  # distributions that agreement is measured by, of all and of a sample
+
+
+def soft_loss(student: Tensor, teacher: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+    """T^2 times the weighted mean of KL(p || q): a scalar, float32 at least, in nats.
+
+        p = softmax(teacher / T), q = softmax(student / T)
+
+    student, teacher  logits (terms, classes); of classes that one of them lacks, such as rows of a table that stand for
+                      no token, the teacher says nothing: p is 0 there
+    weights           (terms,) of the mean; a term of 0 does not count, whatever its logits are
+
+    The gradient, T (q - p), is made in the forward pass, and is the one tensor of the logits' shape that is kept.
+    Without a term that counts the loss is 0. Raises InputError for logits of different terms.
+    """
+    if student.shape[:-1] != teacher.shape[:-1]:
+        raise InputError(
+            f"the teacher's logits are {tuple(teacher.shape)} where the student's are {tuple(student.shape)}: they say"
+            " something of other positions"
+        )
+    loss: Tensor = _SoftLoss.apply(student, teacher, weights, temperature)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SoftLoss(torch.autograd.Function):
+    """The loss by the logits of a student and a teacher, weights and a temperature, some rows at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+        dtype = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
+        counted, known = weights > 0, min(student.shape[-1], teacher.shape[-1])
+        share = weights.to(dtype) / weights.to(dtype).sum().clamp(min=torch.finfo(dtype).tiny)
+        gradient = torch.empty_like(student) if ctx.needs_input_grad[0] else None
+        each = torch.empty(len(student), dtype=dtype, device=student.device)
+        step = max(1, AT_ONCE.get(student.device.type, AT_ONCE[""]) // max(1, student.shape[-1]))
+        for first in range(0, len(student), step):
+            rows = slice(first, first + step)
+            log_q = torch.log_softmax(student[rows].to(dtype) / temperature, dim=-1)
+            log_p = torch.log_softmax(teacher[rows, :known].to(dtype) / temperature, dim=-1)
+            p = log_p.exp()
+            each[rows] = torch.where(p > 0, p * (log_p - log_q[:, :known]), 0).sum(dim=-1)
+            if gradient is not None:
+                q = log_q.exp_()
+                q[:, :known] -= p
+                # not a product: what is no number at a position that does not count stays out
+                q.mul_(temperature * share[rows, None]).masked_fill_(~counted[rows, None], 0)
+                gradient[rows] = q
+        if gradient is not None:
+            ctx.save_for_backward(gradient)
+        return temperature**2 * (each.where(counted, 0) * share).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient if is_one(above) else gradient * above.to(gradient.dtype), None, None, None
+
+
+@dataclass
+class Teacher:
+    """A trained model that is asked and never changed: it evaluates, and its parameters ask for no gradient.
+
+    module       the model
+    temperature  T of both softmaxes
+    weight       a, the share of the soft loss in the whole
+    about        what a run's manifest says of it: its folder, the hash of its weights
+    inputs       what it reads, by name; none are said: all that a batch has
+    """
+
+    module: nn.Module
+    temperature: float
+    weight: float
+    about: dict[str, Any] = field(default_factory=dict)
+    inputs: frozenset[str] = frozenset()
+    _elsewhere: dict[str, nn.Module] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.module.eval().requires_grad_(False)
+
+    def on(self, device: torch.device) -> nn.Module:
+        """The model on a device, to which it moves; on `meta`, where nothing has numbers, a copy."""
+        if device.type != "meta":
+            return self.module.to(device)
+        if "meta" not in self._elsewhere:
+            self._elsewhere["meta"] = copy.deepcopy(self.module).to("meta")
+        return self._elsewhere["meta"]
+
+    def reads(self, batch: Batch) -> Batch:
+        """What of a batch it reads: a student may read more."""
+        if self.inputs >= batch.inputs.keys() or not self.inputs:
+            return batch
+        inputs, lengths = (
+            {name: tensor for name, tensor in tensors.items() if name in self.inputs}
+            for tensors in (batch.inputs, batch.lengths)
+        )
+        return replace(batch, inputs=inputs, lengths=lengths)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its weights."""
+        return sum(tensor.nbytes for tensor in (*self.module.parameters(), *self.module.buffers()))
+
+
+class Heard:
+    """A model that is called, and the output that it gave last."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.output = model, torch.empty(0)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.output = self.model(*given, **named)
+        return self.output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+
+class Taught(Task):
+    """A task whose loss has a teacher's probabilities in it: what `taught` adds to a task of its own class."""
+
+    teacher: Teacher
+    compared: SoftTargets
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        teacher = self.teacher
+        if not teacher.weight:
+            return super().loss(model, batch)  # type: ignore[safe-super]
+        student: Any = Heard(model)
+        labels: Tensor = super().loss(student, batch)  # type: ignore[safe-super]
+        own, said = self.compared.soft(self, student.output, batch), self.teacher_says(batch)
+        soft = soft_loss(own.logits, said.logits, own.weights, teacher.temperature)
+        return labels * (1 - teacher.weight) + soft.to(labels.dtype) * teacher.weight
+
+    @torch.no_grad()
+    def teacher_says(self, batch: Batch) -> Soft:
+        """What the teacher says of a batch, on the batch's device."""
+        module, read = self.teacher.on(batch.targets.device), self.teacher.reads(batch)
+        return self.compared.soft(self, self.compared.output(self, module, read), batch)
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """The scores of the task, and beside them, on the first rows of the validation set:
+
+        teacher_agreement  share of the distributions whose most probable class is the teacher's, too
+        teacher_kl         nats: the mean of KL(teacher || student), both at temperature 1
+        """
+        scores = super().evaluate(model, progress)  # type: ignore[safe-super]
+        return scores.measure(agreement(self, model, SAMPLED if self.validated else COMPARED))
+
+
+def agreement(task: Taught, model: nn.Module, most: int | None = None) -> Iterator[Measured]:
+    """How far a model says what its teacher says, over the first `most` distributions of a validation set; None: over
+    all. Nothing where a task shows no validation batches."""
+    view, table, device, seen = evaluating(model), RowTable(3), device_of(model), 0
+    for batch in task.compared.held_out(task, model):
+        batch = batch.to(device)
+        with torch.no_grad():
+            own = task.compared.soft(task, task.compared.output(task, view, batch), batch)
+            said = task.teacher_says(batch)
+            both = [wide(each.logits) for each in (own, said)]
+            known = min(each.shape[-1] for each in both)
+            log_q, log_p = both[0].log_softmax(-1)[:, :known], both[1][:, :known].log_softmax(-1)
+            kl = torch.where(log_p > -torch.inf, log_p.exp() * (log_p - log_q), 0).sum(-1)
+            same = both[0].argmax(-1) == both[1].argmax(-1)
+            weights, counted = wide(own.weights), own.weights > 0
+            columns = torch.stack([kl.where(counted, 0), wide(same), torch.ones_like(kl)], -1) * weights[:, None]
+            rows = torch.zeros(len(batch.targets), 3, dtype=columns.dtype, device=device)
+            table.add(rows.index_add(0, own.rows, columns).double())
+        seen += int(counted.sum())
+        if most is not None and seen >= most:
+            break
+    numbers = table.numbers()
+    if len(numbers):
+        yield per_token(numbers[:, [0, 2]], "teacher kl")
+        yield per_token(numbers[:, [1, 2]], "teacher agreement")
+
+
+def taught(task: T, teacher: Teacher) -> T:
+    """A task that learns from a teacher, too: one of the same class, with the loss and the scores of `Taught`. Raises
+    InputError for a task that has no logits to be compared."""
+    kind = type(task)
+    compared = check_soft(kind)
+    made = copy.copy(task)
+    made.__class__ = type(f"Taught{kind.__name__}", (Taught, kind), {"chunks": False})
+    beside, measures = {"teacher": dict(teacher.about)}, (*task.measures, "teacher_kl", "teacher_agreement")
+    own = {"teacher": teacher, "compared": compared, "beside": beside, "held_bytes": teacher.bytes}
+    made.__dict__.update(own, measures=measures)
+    return made
+
+
+def check_soft(kind: type[Task]) -> SoftTargets:
+    """How a task is compared with a teacher. Raises InputError for one that cannot learn from it; it names those that
+    can."""
+    if kind.soft_targets is None:
+        can = ", ".join(name for name in tasks.names() if tasks.get(name).soft_targets)
+        raise InputError(
+            f"teacher: {kind.name} has no logits of classes or tokens that a teacher could say; tasks with them: {can}"
+        )
+    return kind.soft_targets

@@ -1,0 +1,212 @@
+"""A run with a teacher: what it says, what it refuses, and that it goes on as it began."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests.training.test_loop import same
+from transformula import load, train
+from transformula.api.identity import identity_of, settled
+from transformula.api.teaching import same_tokenizer
+from transformula.errors import CheckpointError, ConfigError, InputError
+from transformula.runs.folder import RunFolder
+from transformula.tokenizers.base import tokenizers
+from transformula.training.start import train as train_task
+
+SMALL: dict[str, Any] = {
+    "depth": 1, "width": 16, "heads": 2, "threads": 1, "device": "cpu", "precision": "float32", "quiet": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSFORMULA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "text.txt").write_text("".join(f"{i} and {i + 1} are {2 * i + 1}\n" for i in range(400)))
+    (folder / "other.txt").write_text("".join(f"{i} plus {i + 1}: {2 * i + 1}!\n" for i in range(400)))
+    chance = random.Random(3)
+    rows = [(chance.choice("abc"), chance.choice("xyz")) for _ in range(300)]
+    (folder / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{a} {b} {n}\t{a}\n" for n, (a, b) in enumerate(rows)))
+    (folder / "two.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{a} {b} {n}\t{a < 'b'}\n" for n, (a, b) in enumerate(rows))
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Teachers: of texts, of other characters, and of labels."""
+    folder = tmp_path_factory.mktemp("runs")
+    made = {
+        "text": language(data, folder / "text", width=32),
+        "other": language(data, folder / "other", data_file="other.txt"),
+        "labels": labeled(data, folder / "labels"),
+        "two": labeled(data, folder / "two", data_file="two.tsv"),
+    }
+    return {name: run.folder for name, run in made.items()}
+
+
+def language(data: Path, out: Path, data_file: str = "text.txt", **given: Any) -> Any:
+    settings = {"context": 16, "batch": 4, "steps": 4, "tokenizer": "characters", **SMALL, **given}
+    return train("pre-norm", data=str(data / data_file), out=str(out), **settings)
+
+
+def labeled(data: Path, out: Path, data_file: str = "rows.tsv", **given: Any) -> Any:
+    settings = {"task": "classification", "batch": 8, "steps": 4, "tokenizer": "bytes", **SMALL, **given}
+    return train("pre-norm", family="encoder", data=str(data / data_file), out=str(out), **settings)
+
+
+def test_a_run_says_who_teaches_it(data: Path, runs: dict[str, Path], tmp_path: Path, capfd: Any) -> None:
+    run = language(data, tmp_path / "run", teacher=str(runs["text"]), teacher_weight=0.25, quiet=False)
+    shown = capfd.readouterr().err
+    assert f"teacher     {runs['text']}/best: " in shown and "temperature 2, weight 0.25" in shown
+    assert "% more FLOPs" in shown
+    manifest, config = RunFolder.open(run.folder).manifest(), RunFolder.open(run.folder).config()
+    assert manifest["teacher"]["folder"] == f"{runs['text']}/best" and len(manifest["teacher"]["sha256"]) == 64
+    assert manifest["teacher"]["parameters"] == sum(p.numel() for p in load(runs["text"]).module.parameters())
+    assert (config["teacher"], config["teacher_weight"]) == (str(runs["text"]), 0.25)
+    assert {"teacher_kl", "teacher_agreement", "loss", "bits_per_byte"} <= run.scores.keys()
+    assert "teacher" not in RunFolder.open(runs["text"]).manifest()
+
+
+def test_it_changes_what_is_learned_and_no_weight_changes_nothing(
+    data: Path, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    weights = {
+        name: language(data, tmp_path / name, **given).folder / "last"
+        for name, given in {
+            "alone": {},
+            "none": {"teacher": str(runs["text"]), "teacher_weight": 0.0},
+            "taught": {"teacher": str(runs["text"])},
+            "hotter": {"teacher": str(runs["text"]), "teacher_temperature": 5.0},
+        }.items()
+    }
+    assert same(weights["alone"], weights["none"])
+    assert not same(weights["alone"], weights["taught"]) and not same(weights["taught"], weights["hotter"])
+
+
+def test_a_student_comes_nearer_to_its_teacher(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    given: dict[str, Any] = {"teacher": str(runs["text"]), "steps": 60, "lr": 0.01}
+    by_labels = language(data, tmp_path / "labels", teacher_weight=0.0, **given).scores
+    by_teacher = language(data, tmp_path / "teacher", teacher_weight=1.0, **given).scores
+    assert by_teacher["teacher_kl"] < by_labels["teacher_kl"] / 2
+    assert by_labels["loss"] < by_teacher["loss"]  # of a teacher that has hardly learned
+
+
+@pytest.mark.parametrize("kind", [language, labeled])
+def test_a_run_that_goes_on_is_the_one_that_was_not_stopped(
+    kind: Any, data: Path, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    given = {"teacher": str(runs["text" if kind is language else "labels"]), "lr_schedule": "constant", "accumulate": 2}
+    whole = kind(data, tmp_path / "whole", **{**given, "steps": 6})
+    kind(data, tmp_path / "parts", **{**given, "steps": 3})
+    parts = train(resume=str(tmp_path / "parts"), steps=6, quiet=True)
+    assert same(whole.folder / "last", parts.folder / "last")
+
+
+def test_a_teacher_that_changed_is_refused(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    teacher = Path(shutil.copytree(runs["text"], tmp_path / "teacher"))
+    run = language(data, tmp_path / "run", teacher=str(teacher))
+    path = teacher / "best/weights.safetensors"
+    tensors = load_file(path)
+    name = next(iter(tensors))
+    save_file({**tensors, name: tensors[name] + 1}, path)
+    with pytest.raises(CheckpointError, match="the teacher is not what it was .*hash .*put it back"):
+        train(resume=str(run.folder), steps=6, quiet=True)
+    shutil.rmtree(teacher)
+    with pytest.raises(CheckpointError, match="there is no such folder"):
+        train(resume=str(run.folder), steps=6, quiet=True)
+    moved = train(resume=str(run.folder), steps=6, teacher=str(runs["text"]), quiet=True)  # equal weights elsewhere
+    assert moved.result.data["steps"] == 6
+
+
+def test_no_teacher_joins_a_run_on_its_way(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    run = language(data, tmp_path / "run")
+    with pytest.raises(CheckpointError, match="the teacher is not what it was .*hash none"):
+        train(resume=str(run.folder), steps=6, teacher=str(runs["text"]), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "teacher", "given", "message"),
+    [
+        (language, "other", {}, "gives texts other ids .*tokenizer=.*transformula distill"),
+        (language, "text", {"loss_chunks": 2}, "loss_chunks: a teacher's logits are compared .*as a whole"),
+        (language, "text", {"context": 24}, "has learned 16 positions, and the batches have 24"),
+        (language, "labels", {}, "is no teacher for this task: .*"),
+        (labeled, "two", {}, "says the labels False, True, and the student a, b, c"),
+        (labeled, "text", {}, "is no teacher for this task: .*"),
+        (labeled, "nowhere", {}, "there is no such folder"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    kind: Any, teacher: str, given: dict[str, Any], message: str, data: Path, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        kind(data, tmp_path / "run", teacher=str(runs.get(teacher, tmp_path / teacher)), **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_in_another_order_are_refused(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    teacher = Path(shutil.copytree(runs["labels"] / "best", tmp_path / "teacher"))
+    path = teacher / "predictor.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "labels": ["c", "b", "a"]}))
+    with pytest.raises(InputError, match="the same labels in another order: c, b, a; the student has a, b, c"):
+        labeled(data, tmp_path / "run", teacher=str(teacher))
+
+
+def test_a_task_without_logits_names_those_that_have_them(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="sentence-embeddings has no logits .*tasks with them: .*classification"):
+        train("pre-norm", task="sentence-embeddings", data=str(data / "rows.tsv"), teacher=str(runs["text"]), **SMALL)
+
+
+def test_its_options_are_read_only_with_it(data: Path, tmp_path: Path) -> None:
+    for key in ("teacher_weight", "teacher_temperature"):
+        with pytest.raises(ConfigError, match=f"{key}: is read only with .*teacher"):
+            language(data, tmp_path / "run", **{key: 0.7})
+
+
+def test_a_task_that_asks_nobody_is_refused_where_a_teacher_is_named(runs: dict[str, Path], tmp_path: Path) -> None:
+    from tests.training.toy import ToyModel, ToyTask
+    from transformula.training.settings import TrainingSettings
+
+    with pytest.raises(ConfigError, match="teacher: the task counting was made without it"):
+        train_task(ToyTask(), ToyModel(), TrainingSettings(teacher=str(runs["text"]), steps=1), tmp_path / "run")
+
+
+def test_tokenizers_are_compared_by_what_they_do() -> None:
+    characters, bpe = tokenizers.get("characters"), tokenizers.get("bpe")
+    one, same_again, other = (characters.train([text]) for text in ("abcd", "dcba", "abce"))
+    assert same_tokenizer(one, same_again) and not same_tokenizer(one, other)
+    text = "low lower lowest newer newest wider " * 20
+    first = bpe.train([text], 300)
+
+    class WithAnotherFile(bpe):  # type: ignore[misc, valid-type]
+        identity = "another file"
+
+    assert same_tokenizer(first, WithAnotherFile.from_state(first.state()), [text])
+    assert not same_tokenizer(first, bpe.train([text[::-1]], 300), [text])
+
+
+def test_a_run_is_known_by_what_its_teacher_holds(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    def identity(teacher: Path | None, **given: Any) -> str:
+        config = {"model": "pre-norm", "data": str(data / "text.txt"), "steps": 4, **given}
+        config |= {} if teacher is None else {"teacher": str(teacher)}
+        return identity_of(settled(config))
+
+    copied = Path(shutil.copytree(runs["text"] / "best", tmp_path / "copy"))
+    known = identity(runs["text"])
+    assert identity(copied) == known
+    assert len({known, identity(None), identity(runs["other"]), identity(runs["text"], teacher_weight=0.1)}) == 4
