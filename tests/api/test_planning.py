@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transformula import plan, summary
+from transformula import Model, plan, summary
 from transformula.analysis.planning.assumptions import NOT_NONE, Assumptions
 from transformula.analysis.planning.devices import Device, device, devices
 from transformula.analysis.planning.estimate import LayoutEstimate, StepTime, estimate
@@ -90,7 +90,7 @@ def test_parts_sum_to_the_whole(setting: PlannedSetting) -> None:
     assert shown == pytest.approx(times["total"])
     assert all(size >= 0 for size in (*parts.values(), *times.values()))
     assert sum(found.memory.data.values()) == parts["total"]
-    assert {field.name for field in fields(StepTime)} | {"total"} == set(times)
+    assert {field.name for field in fields(StepTime)} - {"teacher"} | {"total"} == set(times)  # it has no teacher
 
 
 def test_more_devices_never_take_more_memory_of_a_rank_under_fsdp(setting: PlannedSetting) -> None:
@@ -207,7 +207,7 @@ def test_every_figure_of_a_device_is_read(name: str, setting: PlannedSetting) ->
         {"tokens": "2B"}, {"gpu": "h200"}, {"gpus": 16}, {"batch_tokens": "1M"}, {"length": 512},
         {"precision": "float32"}, {"optimizer": "adamw"}, {"attention": "unfused"}, {"compiled": False},
         {"parallel": "fsdp"}, {"micro_batch": 2}, {"recompute": "layers"}, {"price": 3}, {"assume": ["outside=0.5"]},
-        {"depth": 6},
+        {"depth": 6}, {"teacher": "gpt2"},
     ],
     ids=lambda given: next(iter(given)),
 )  # fmt: skip
@@ -251,6 +251,24 @@ def test_a_model_too_large_for_a_copy_is_sharded_and_the_page_says_why() -> None
     assert found.why in page and "does not fit" not in page.split("compared")[0]
     for name in Assumptions().data:
         assert f"  {name} " in page
+
+
+def test_a_teacher_takes_its_weights_and_a_forward_pass() -> None:
+    given: dict[str, Any] = {"tokens": "1B", "gpu": "a100-80", "gpus": 2, "parallel": "ddp", "micro_batch": 8}
+    small = {"depth": 4, "width": 256, "heads": 4, "vocab": 512, "context": 128}
+    alone = plan("pre-norm", **given, **small)
+    teacher = Model("pre-norm", **{**small, "depth": 8})
+    taught = plan("pre-norm", teacher=teacher, **given, **small)
+    itself = plan("pre-norm", teacher=Model("pre-norm", **small), **given, **small)
+    weights = 2 * sum(p.numel() for p in teacher.module.parameters())
+    logits = 2 * 2 * 8 * 128 * 512
+    assert taught.chosen.memory.total - alone.chosen.memory.total == weights + logits
+    assert taught.chosen.parts["teacher"] == weights and "teacher" not in alone.chosen.parts
+    step, before = taught.chosen.time, alone.chosen.time
+    assert step.total - before.total == pytest.approx(step.teacher) and step.teacher > itself.chosen.time.teacher
+    assert itself.chosen.time.teacher == pytest.approx(before.computing / 3)
+    assert step.data["teacher"] == step.teacher and "teacher" not in before.data
+    assert taught.seconds > alone.seconds and "asked in each step" in repr(taught) and "teacher" not in repr(alone)
 
 
 def test_sizes_that_make_products_slow_are_told() -> None:

@@ -14,6 +14,7 @@ from .reading import check_model
 if TYPE_CHECKING:
     from ..analysis.planning.planned import PlannedRun
     from ..analysis.planning.setting import PlannedSetting
+    from ..language.graph import Architecture
 
 BATCH_TOKENS = 2**19
 """Tokens of an update where nothing is said, or a row for each device where that is more."""
@@ -24,7 +25,8 @@ def plan(
     batch_tokens: str | float | None = None, length: int | None = None, precision: str = "bf16",
     optimizer: str = "muon", attention: str = "fused", compiled: bool = True, parallel: str = "auto",
     micro_batch: int | None = None, recompute: str = "auto", price: float | None = None,
-    assume: Mapping[str, float] | Sequence[str] = (), measure: bool = False, use: Sequence[str] = (), **changes: Any,
+    assume: Mapping[str, float] | Sequence[str] = (), measure: bool = False,
+    teacher: str | Path | Model | None = None, use: Sequence[str] = (), **changes: Any,
 ) -> PlannedRun:  # fmt: skip
     """What a training run would take: memory by rank, time of a step, hours, cost, and the parallel layout to choose.
 
@@ -45,6 +47,8 @@ def plan(
     price          of one device for an hour
     assume         assumptions by name: {"overlap": 0.5} or ["overlap=0.5"]
     measure        measure some steps of two of the model's layers on this machine's device, and use that
+    teacher        a model that the run asks in each step (`train --teacher`): its weights stand on each device, and it
+                   runs forward over each row
 
     The result's `repr` is the page that a person reads, `.data` what a program reads. Raises InputError where no layout
     fits, with what would, UnknownName for a device or an assumption that there is not, FormulaError.
@@ -82,12 +86,18 @@ def plan(
         tokens=whole, batch_tokens=usual if batch_tokens is None else amount(batch_tokens, "batch_tokens"),
         keeps=keeps_of(optimizer), precision=precision, optimizer=optimizer, attention=attention, compiled=compiled,
         newton_schulz=newton_schulz_steps(optimizer), assumptions=assumptions,
+        teacher=None if teacher is None else work_of(teacher_of(teacher, use), length),
     )  # fmt: skip
     ratio, notes = 1.0, []
     if measure:
         ratio, note = measured_share(architecture, setting, here)
         notes.append(note)
     return planned(architecture.name, setting, choices, price, ratio, notes)
+
+
+def teacher_of(teacher: str | Path | Model, use: Sequence[str]) -> Architecture:
+    """The model that is asked in each step."""
+    return teacher.architecture if isinstance(teacher, Model) else check_model(teacher, use=use)
 
 
 def pairs(assume: Mapping[str, float] | Sequence[str]) -> Mapping[str, Any]:

@@ -28,6 +28,7 @@ from .options import MODEL, USE, Given, Parser, option, verb
     option("--price", "NUMBER", "price of a device for an hour", type=float),
     option("--assume", "NAME=NUMBER", "an assumption, of those that the plan lists; may be repeated",
            action="append", default=[]),
+    option("--teacher", "MODEL", "a model that the run asks in each step, as train --teacher has it"),
     option("--measure", None, "measure some steps of two layers on this machine's device, and use that"),
     USE,
     Parser.add_model_options,

@@ -29,6 +29,7 @@ class StepTime:
     update         the optimizer
     communication  collectives that do not hide under computing, and what those that hide slow it down
     hidden         collectives that hide; no part of the sum
+    teacher        the forward pass of a teacher
     """
 
     matmul: float
@@ -38,6 +39,7 @@ class StepTime:
     update: float
     communication: float
     hidden: float
+    teacher: float = 0.0
 
     @property
     def computing(self) -> float:
@@ -46,11 +48,13 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        return self.computing + self.update + self.communication
+        return self.computing + self.update + self.communication + self.teacher
 
     @property
     def data(self) -> dict[str, float]:
-        return {**by_keys(self, "matmul attention memory launch update communication hidden"), "total": self.total}
+        taught = {"teacher": self.teacher} if self.teacher else {}
+        parts = by_keys(self, "matmul attention memory launch update communication hidden")
+        return {**parts, **taught, "total": self.total}
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class LayoutEstimate:
         """The memory as a plan names it: `weights` in float32, and `copies` of them in which the model runs."""
         held = self.memory
         weights = {"weights": held.masters or held.weights, "copies": held.weights if held.masters else 0}
-        return {**weights, **by_keys(held, "gradients optimizer activations logits=loss total")}
+        parts = {**weights, **by_keys(held, "gradients optimizer activations logits=loss")}
+        return parts | ({"teacher": held.buffers} if held.buffers else {}) | {"total": held.total}
 
     @property
     def data(self) -> dict[str, object]:
@@ -113,7 +118,11 @@ def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> Moment:
     logits = work.logits * rows * setting.either("logit_kept") * setting.number_bytes / 2
     if copies:
         own = replace(own, weights=round(copies), masters=own.weights)
-    return replace(own, activations=round(activations), loss=round(logits))
+    held_too = 0
+    if setting.teacher is not None:  # its weights; its logits, and the gradient of the loss that it adds
+        held_too = setting.teacher.parameters * setting.number_bytes
+        logits += (setting.teacher.logits + work.logits) * rows * setting.number_bytes
+    return replace(own, activations=round(activations), loss=round(logits), buffers=held_too)
 
 
 def held(setting: PlannedSetting, layout: ParallelLayout) -> tuple[float, float]:
@@ -135,7 +144,16 @@ def time_of(setting: PlannedSetting, layout: ParallelLayout, measured: float = 1
     launch = max(0.0, least - matmul - attention - moved)
     update = update_time(setting, layout)
     shown, hidden = communication(setting, layout, matmul + attention + moved + launch)
-    return StepTime(matmul, attention, moved, launch, update, shown, hidden)
+    return StepTime(matmul, attention, moved, launch, update, shown, hidden, teacher_time(setting, layout, measured))
+
+
+def teacher_time(setting: PlannedSetting, layout: ParallelLayout, measured: float) -> float:
+    """Seconds in which a teacher runs forward over all rows of a rank: a third of forward and backward."""
+    if setting.teacher is None:
+        return 0.0
+    alone = replace(setting, work=setting.teacher, teacher=None)
+    own = replace(layout, parallel="none", tensor=1, data=1, recompute="none")
+    return time_of(alone, own, measured).computing / 3
 
 
 def part_time(setting: PlannedSetting, layout: ParallelLayout, part: WorkPart) -> tuple[float, float, float]:

@@ -116,6 +116,10 @@ class PlannedRun(TextPage):
             f"speed      {self.chosen.rate:,.0f} tokens/s, {self.rate:,.0f} a GPU; {100 * self.mfu:.1f} % of the peak",
             f"time       {about(self.seconds)}, {self.gpu_hours:,.4g} GPU hours",
         ]
+        if setting.teacher is not None:
+            share = self.chosen.time.teacher / self.chosen.time.total
+            parameters = f"{setting.teacher.parameters:,} parameters"
+            lines.append(f"teacher    {parameters}, asked in each step: {100 * share:.0f} % of its time")
         if self.cost is not None:
             lines.append(f"cost       {self.cost:,.2f}, at {self.price:g} a GPU hour")
         return lines + [f"note       {note}" for note in self.notes]

@@ -31,6 +31,7 @@ class PlannedSetting:
     optimizer     adamw or muon; newton_schulz: steps of such an iteration that it makes with each matrix
     attention     fused, or unfused: it writes the scores to memory
     compiled      the code is compiled
+    teacher       the work of a model that is asked in each step, whole on each device; None for none
     """
 
     work: ModelWork
@@ -46,6 +47,7 @@ class PlannedSetting:
     attention: str = "fused"
     compiled: bool = True
     assumptions: Assumptions = field(default_factory=Assumptions)
+    teacher: ModelWork | None = None
 
     @property
     def number_bytes(self) -> int:
