@@ -104,6 +104,7 @@ USES = [
         "prepare text.txt --validation text.txt --overlap keep --tokenizer bytes --workers 1 --out tokens",
         "wrote tokens",
     ),
+    ("distill run --out written.jsonl --rows 2 --max-tokens 3 --prompt-tokens 4", "wrote written.jsonl"),
     ("compare pre-norm rezero --data text.txt", "pip install 'transformula[compare]'"),
     ("repeat run --quiet", "the same: "),
     ("curves run", "wrote curves.svg"),

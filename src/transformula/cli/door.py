@@ -15,7 +15,9 @@ from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-FILES = ("runs", "serving", "comparison", "inspect", "formulas", "planning", "files", "families", "completion")
+FILES = (
+    "runs", "distilling", "serving", "comparison", "inspect", "formulas", "planning", "files", "families", "completion",
+)  # fmt: skip
 """Files that register verbs, in the order of `transformula --help`. A verb is the function of its name."""
 
 ELSEWHERE = {
