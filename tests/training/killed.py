@@ -21,6 +21,7 @@ from transformula.model import build
 from transformula.tasks.classification import Classification, ClassificationSettings
 from transformula.tasks.dialogue import Dialogue, DialogueSettings
 from transformula.tasks.language_modeling import LanguageModeling
+from transformula.tasks.soft_targets import Teacher, taught
 from transformula.tasks.translation import Translation
 from transformula.training import TrainingSettings, train
 
@@ -69,6 +70,13 @@ def language(
     return task, build(check(from_formula(formula).override(given), words.vocabulary()), seed=3)
 
 
+def learning(data: Path) -> tuple[Any, nn.Module]:
+    """A language model that a teacher of the same text teaches."""
+    task, model = language(data)
+    teacher = Teacher(build(model.architecture, seed=5), 2.0, 0.5, {"sha256": "of the seed 5"})  # type: ignore[arg-type]
+    return taught(task, teacher), model
+
+
 def carry(data: Path) -> tuple[Any, nn.Module]:
     return language(data, CARRYING, carry=20, batch=2)
 
@@ -113,6 +121,7 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Any, nn.Module]], dict[str, Any]]]
     "average": (toy, {"average": 0.9, "average_checkpoints": 3, "evaluate_every": 7}),
     "lora": (toy, {"lora": "rank=2,full=unembed", "freeze": "layers.1.up", "evaluate_every": 9}),
     "language": (language, {"optimizer": "adamw", "batch": 8}),
+    "taught": (learning, {"optimizer": "adamw", "batch": 8}),
     "carry": (carry, {"optimizer": "muon", "batch": 2, "accumulate": 2}),
     "stream": (stream, {"optimizer": "adamw", "batch": 8}),
     "classification": (classification, {"optimizer": "adamw", "batch": 8}),

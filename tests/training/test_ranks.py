@@ -20,6 +20,8 @@ from transformula.errors import ConfigError, InputError, RunError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 from transformula.tasks.base import tasks
+from transformula.tasks.soft import SoftTargets
+from transformula.tasks.soft_targets import Teacher, taught
 from transformula.training import start
 from transformula.training.parallel.place import RankPlace, job
 from transformula.training.parallel.world import Ranks, join
@@ -192,7 +194,20 @@ class Poisoned(ToyTask):
         return loss * float("nan") if bool((batch.targets >= 50).any()) else loss
 
 
-TASKS = {"plain": ToyTask, "few": Few, "asked": AskedOnOne, "poisoned": Poisoned}
+class Compared(ToyTask):
+    """It can be compared with a teacher."""
+
+    soft_targets = SoftTargets(lambda task, model: iter([task._counting(10**6)]))
+
+
+def learning() -> Any:
+    """A task that a model of another seed teaches."""
+    return taught(Compared(), Teacher(ToyModel(seed=5), 2.0, 0.5, {"sha256": "of the seed 5"}))
+
+
+TASKS: dict[str, Any] = {
+    "plain": ToyTask, "few": Few, "asked": AskedOnOne, "poisoned": Poisoned, "taught": learning,
+}  # fmt: skip
 
 
 def trained(cases: list[tuple[str, str, bool, dict[str, Any]]]) -> list[Any]:
@@ -225,6 +240,7 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
         ("poisoned", f"{tmp_path}/skipped", False, {**plain, "on_not_finite": "skip"}),
         ("plain", f"{tmp_path}/bf16", False, {**plain, "precision": "bf16"}),
         ("plain", f"{tmp_path}/muon", False, plain),
+        ("taught", f"{tmp_path}/taught", False, {**plain, "accumulate": 2}),
     ]
     one, two = on_ranks(2, trained, cases)
     assert not isinstance(one, str), one
@@ -232,8 +248,8 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
         if not isinstance(first, str):
             assert first == second  # all ranks end with the same weights and scores
     for name, given in (("muon", {"average": 0.5}), ("adamw", {"optimizer": "adamw", "average": 0.5}),
-                        ("few", {"accumulate": 2})):  # fmt: skip
-        task = Few() if name == "few" else ToyTask()
+                        ("few", {"accumulate": 2}), ("taught", {"accumulate": 2})):  # fmt: skip
+        task = TASKS.get(name, ToyTask)()
         alone = run(tmp_path / f"{name}-alone", task=task, **{**plain, **given}, micro_batches=2)
         ours = load_file(tmp_path / name / "last/weights.safetensors")
         for key, tensor in load_file(tmp_path / f"{name}-alone/last/weights.safetensors").items():

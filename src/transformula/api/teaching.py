@@ -67,6 +67,13 @@ def with_teacher(task: T, training: TrainingSettings, student: Architecture, use
     return made
 
 
+def teacher_of(training: TrainingSettings, use: Sequence[str]) -> Architecture | None:
+    """The model that is asked in each step of training; None where there is none, or it has no weight in the loss."""
+    if training.teacher is None or not training.teacher_weight:
+        return None
+    return check_model(model_folder(path_of(training.teacher, "teacher")), use=use)
+
+
 def named(training: TrainingSettings) -> str:
     """The setting as it was given."""
     return setting("teacher", shortened(str(training.teacher)))
@@ -202,10 +209,11 @@ def teacher_line(task: Task, student: Architecture, training: TrainingSettings) 
     from ..training.state import flops_per_unit as flops_of
 
     teacher: Any = task.__dict__["teacher"]
-    forward, own = flops_of(teacher.module) / 3, flops_per_unit(student)
+    more = flops_of(teacher.module) / 3 / max(1, flops_per_unit(student))
+    costs = f"{100 * more:.0f} % more FLOPs" if teacher.weight else "nothing, as its weight is 0"
     return (
-        f"{'teacher':<12}{teacher.about['folder']}: {teacher.about['parameters']:,} parameters, asked in each step:"
-        f" {forward / max(1, own):.0%} more FLOPs; temperature {teacher.temperature:g}, weight {teacher.weight:g}"
+        f"{'teacher':<12}{teacher.about['folder']}: {teacher.about['parameters']:,} parameters, temperature"
+        f" {teacher.temperature:g}, weight {teacher.weight:g}; asking it in each step takes {costs}"
     )
 
 

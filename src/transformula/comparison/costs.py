@@ -19,7 +19,7 @@ from ..api.plan import Plan as RunPlan
 from ..api.plan import plan_run
 from ..api.reading import check_model, read_model
 from ..api.run import of_data
-from ..api.teaching import with_teacher
+from ..api.teaching import teacher_of, with_teacher
 from ..cost.memory import FLOAT, of_parameters
 from ..cost.ratio import Ratio, ratio_of_times
 from ..language.graph import Architecture
@@ -128,13 +128,16 @@ def costs_of(
     totals = summary(architecture, length=length, batch=int(shape[0])).totals
     training, logits = prepared.plan.training, shape[0] * length * int(architecture.numbers.get("vocab", 1))
     belongs = of_parameters(numbers_by_role(architecture), keeps_of(training.optimizer), training.average > 0)
+    teacher = teacher_of(training, prepared.plan.use)
+    asked = 0.0 if teacher is None else flops_per_unit(teacher) / 3  # forward alone
+    taught = 0 if teacher is None else FLOAT * (summary(teacher).totals.parameters + logits)
     held = replace(belongs, activations=int(totals.activation_bytes), loss=2 * FLOAT * logits)  # with their gradients
     return RunCosts(
         parameters=totals.parameters,
         parameters_without_embeddings=totals.parameters - totals.embeddings,
-        flops_per_token=flops_per_unit(architecture),
+        flops_per_token=flops_per_unit(architecture) + asked,
         activation_bytes=float(totals.activation_bytes),
-        memory_bytes=float(PROCESS_BYTES + held.total),
+        memory_bytes=float(PROCESS_BYTES + held.total + taught),
         tokens=steps * units_per_step(prepared),
         steps=steps,
         step_seconds=step_seconds,
