@@ -286,3 +286,13 @@ def test_it_is_compiled_and_learns_as_it_is_and_made_again() -> None:
         gradients.append([p.grad for p in again.parameters()])
     assert all(one is not None and one.any() for one in gradients[0])
     torch.testing.assert_close(*gradients)
+
+
+def test_a_row_with_a_picture_is_not_put_into_another_decoding() -> None:
+    """What is put there are the states of its tokens; the picture, which a later token may still read, would be that of
+    the row before."""
+    seeing, pictures = model(), image()
+    decodings = [seeing.start(1, 6, image=pictures[row : row + 1]) for row in (0, 1)]
+    seeing.step(torch.tensor([[7]]), decodings[1])
+    with pytest.raises(InputError, match="cannot be put into another decoding"):
+        decodings[0].put([0], decodings[1], [0])

@@ -27,6 +27,7 @@ class Decoding:
     capacity  the most positions that there is room for
     states    for each section of the model, for each of its calls that look at the past, that call's own state
     fixed     what does not grow and is read at each step: an encoder's result, its real positions
+    given     whether each row has another sequence of its own, such as a picture, from which `fixed` was made
     shared    which rows stand over the same other sequence since a row was copied; None: each over its own
     version   how often other tensors have come in the place of these, or rows have begun or ceased to agree
     apart     rows come and go: they are taken as if they did not agree, even while they do
@@ -38,6 +39,7 @@ class Decoding:
     ) -> None:
         self.batch, self.capacity, self.states, self.modules = batch, capacity, states, modules
         self.fixed: list[Any] = []
+        self.given = False
         self.shared: SharedSequences | None = None
         self.version = 0
         self.apart = False
@@ -131,7 +133,8 @@ class Decoding:
         """Put copies of rows of another decoding of the same model, which has read a text at least, in these places of
         this one, which has room for them. Each place then stands behind as many positions as the row, or `sizes`, of
         those that can be dropped (`rewindable`). Raises InputError for a model that is given other sequences."""
-        if any(isinstance(state, CrossCache) for states in self.states for state in states) or self.shared is not None:
+        crossing = any(isinstance(state, CrossCache) for states in self.states for state in states)
+        if self.given or crossing or self.shared is not None:
             raise InputError("a row over another sequence, such as a source, cannot be put into another decoding")
         device = self.lengths.device
         to, of = (torch.tensor(each, dtype=torch.long, device=device) for each in (list(places), list(rows)))

@@ -165,6 +165,7 @@ class Transformer(FormulaModule):
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
         decoding = self.empty_states(batch, capacity)
+        decoding.given = bool(names)
         if self._blueprint.decoding.fixed:
             decoding.fixed = self._made_once({name: inputs[name] for name in names}, lengths)
         return decoding
