@@ -59,12 +59,28 @@ def keeps_its_size(model: nn.Module) -> None:
 # (b) Who sees what.
 
 
+def marked(model: nn.Module) -> set[int]:
+    """The ids in whose places `masked_scatter` puts another sequence: a row has one for each of its positions."""
+    calls = [v.called for s in model.architecture.sections() for v in s.calls()]
+    return {int(call.options["id"]) for call in calls if call.word.name == "masked_scatter"}
+
+
+def other_ids(model: nn.Module, ids: Tensor, by: Tensor | int) -> Tensor:
+    """Other ids, none of which is marked, in the places of those that are not."""
+    made = (ids + by) % VOCAB
+    for marker in marked(model):
+        made = torch.where(made == marker, 0, made)
+        made = torch.where(ids == marker, ids, made)
+    return made
+
+
+
 def last_token(model: nn.Module, given: Given) -> None:
     """Another last token, at random, changes nothing before it; the first tokens alone give what they give in all."""
     one = given["tokens"]
     # a constant added to a stream would be invisible to a LayerNorm
     changes = torch.tensor([1, 5, 8, 13]).repeat(len(one))[: len(one), None]
-    other = {**given, "tokens": torch.cat([one[:, :-1], (one[:, -1:] + changes) % VOCAB], 1)}
+    other = {**given, "tokens": torch.cat([one[:, :-1], other_ids(model, one[:, -1:], changes)], 1)}
     # how many rows an expert's product has depends on all positions, and on that how it is rounded
     exactly = not any(v.call.word.active for s in model.architecture.sections() for v in s.calls())
     with torch.no_grad():
@@ -74,7 +90,8 @@ def last_token(model: nn.Module, given: Given) -> None:
         else:
             close(before[:, :-1], after[:, :-1], 1e-12)
         assert (before[:, -1] - after[:, -1]).abs().amax(-1).min() > 1e-6, "the last token is read"
-        for length in range(1, one.shape[1]):
+        placed = max((int((one == marker).sum(1).max()) for marker in marked(model)), default=1)
+        for length in range(placed, one.shape[1]):
             first = joined(model(**fixed(model, given), **piece(model, given, 0, length)))
             assert torch.allclose(first, before[:, :length], rtol=1e-9, atol=1e-11), f"the first {length} tokens alone"
 
@@ -93,6 +110,8 @@ def past_is_read(model: nn.Module, given: Given) -> None:
     """Every position depends on the first, through windows too if there are layers enough; in one document."""
     one, given = given["tokens"], {k: v * 0 if k == "document" else v for k, v in given.items()}
     other = {**given, "tokens": torch.cat([(one[:, :1] + 7) % VOCAB, one[:, 1:]], 1)}
+    if marked(model):  # the first token is a position of the image
+        other = {**given, "image": given["image"] + 1}
     with torch.no_grad():
         assert ((joined(model(**given)) - joined(model(**other))).abs().amax(-1) > 1e-9).all(), (
             "the first token is not read by all"
@@ -234,7 +253,7 @@ def padding_unread(model: nn.Module, given: Given) -> None:
     lengths, other = lengths_of(given), dict(given)
     for key, length in lengths.items():
         real = torch.arange(given[key].shape[1]) < length[:, None]
-        other[key] = torch.where(real, given[key], (given[key] + 5) % VOCAB)
+        other[key] = torch.where(real, given[key], other_ids(model, given[key], 5))
     with torch.no_grad():
         before, after = outputs(model(**given, lengths=lengths)), outputs(model(**other, lengths=lengths))
         real_of = {given[key].shape[1]: LENGTHS[key] for key in lengths}  # by the length of what an output stands for

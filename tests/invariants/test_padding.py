@@ -15,6 +15,9 @@ def ordered(name: str) -> dict[str, torch.Tensor]:
     given = inputs(name, 3)
     if "rank" in given:
         given["rank"] = torch.arange(7).flip(0).expand(3, 7)
+    for marker in checks.marked(built(name)):  # a row that is too short for all positions of the image has none
+        short = torch.tensor(checks.LENGTHS["tokens"])[:, None] < 7
+        given["tokens"] = given["tokens"].masked_fill(short & (given["tokens"] == marker), 0)
     return given
 
 

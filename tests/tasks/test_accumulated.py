@@ -29,16 +29,17 @@ from transformula.training.parallel.world import Ranks
 
 WORDS = "the with statement a cat dog sat on mat moon sees bird old tree where can i eat wrote it in winter".split()
 MODELS = {"translation": "translator", "summarization": "translator", "captioning": "captioner", "span": "translator"}
-MODELS |= {"denoising": "translator", "replaced-token-detection": "electra"}
+MODELS |= {"denoising": "translator", "replaced-token-detection": "electra", "visual-question-answering": "llava"}
 DATA = {
     "classification": "labels.tsv", "image-classification": "pictures", "tagging": "tags.jsonl",
     "question-answering": "questions.jsonl", "translation": "pairs.tsv", "summarization": "pairs.tsv",
     "captioning": "pictures", "dialogue": "chats.jsonl", "multiple-choice": "choices.jsonl",
+    "visual-question-answering": "pictures/questions.jsonl",
 }  # fmt: skip
 COLUMNS = {"source": "text", "target": "other"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "translation": COLUMNS, "summarization": COLUMNS, "classification": {"text": "text", "label": "label"},
-    "image-classification": {"patch": 4},
+    "image-classification": {"patch": 4}, "visual-question-answering": {"patch": 4},
     "masked-language-modeling": {"mask_words": True}, "replaced-token-detection": {"mask_words": True},
 }  # fmt: skip
 BYTES = {"multiple-choice", "dialogue", "question-answering"}
@@ -71,6 +72,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(pixels).save(folder / "pictures" / f"{number}.png")
     captions = [f"{number}.png\t{'a cat' if number % 2 else 'an old dog'}" for number in range(60)]
     (folder / "pictures" / "captions.tsv").write_text("\n".join(["file_name\tlabel", *captions]))
+    asked = [{"image": f"{n}.png", "question": text[:40], "answer": text[-9:]} for n, text in enumerate(texts)]
+    (folder / "pictures" / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
     return folder
 
 

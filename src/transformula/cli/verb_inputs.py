@@ -53,11 +53,15 @@ def check(verb: Verb, given: Given) -> None:
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
     if given["input"] is not None:
         need_sources(given["input"])
-    without = [name for name in verb.columns[1:] if given[name] is None]
+    shown, named = verb.picture and given[verb.picture], [name for name in verb.columns[1:] if given[name] is not None]
+    if shown and named:
+        raise InputError(f"--{verb.picture} and --{named[0]} are both given: leave one out")
+    without = [] if shown else [name for name in verb.columns[1:] if name not in named]
     if without and (given["input"] is None or not has_columns(Path(given["input"]))):
+        pictured = f"; for a model of pictures --{verb.picture} FILE" if verb.picture else ""
         raise InputError(
             f"--{without[0]}: name the file of the {without[0]} of all inputs; or rows with the columns"
-            f" {', '.join(verb.columns)}: --input FILE (.jsonl, .json, .tsv, .csv, .parquet)"
+            f" {', '.join(verb.columns)}: --input FILE (.jsonl, .json, .tsv, .csv, .parquet){pictured}"
         )
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how models are averaged; name a second model: --with RUN")
@@ -75,20 +79,41 @@ def inputs_of(verb: Verb, given: Given) -> VerbInputs:
 
     bad_rows = None if given["sources"] and len(given["sources"]) == 1 else given["bad_rows"]
     beside = {name: given[name] for name in verb.columns[1:]}
+    if verb.picture and given[verb.picture]:
+        beside = {verb.picture: given[verb.picture]}
     if any(path is None for path in beside.values()):
+        names, _ = columns_of(given["input"], bad_rows=bad_rows)
         columns = {name: given["column"] or name if name == verb.columns[0] else name for name in verb.columns}
-        columns |= {"id": "id"} if "id" in columns_of(given["input"], bad_rows=bad_rows)[0] else {}
-        records = list(read_records(given["input"], columns, empty="keep", whole=True, bad_rows=bad_rows))
-        return of_records(records, dict, columns.values(), bad_rows)
+        columns |= {"id": "id"} if "id" in names else {}
+        pictured = picture_column(verb, names)
+        if pictured:
+            columns = {name: at for name, at in columns.items() if name not in verb.columns[1:]}
+            columns[verb.picture] = pictured
+        kinds = {verb.picture: "picture"} if pictured else {}
+        reading: dict[str, Any] = {"empty": "keep", "whole": True, "bad_rows": bad_rows, "kinds": kinds}
+        records = list(read_records(given["input"], columns, **reading))
+        return of_records(records, lambda row: {name: row.held(name) for name in row}, columns.values(), bad_rows)
     main = main_inputs(verb, given, bad_rows)
     if not beside:
         return main
-    texts = {name: str(utf8_of(Path(path).expanduser()), "utf-8") for name, path in beside.items()}
+    texts = {
+        name: path if name == verb.picture else str(utf8_of(Path(path).expanduser()), "utf-8")
+        for name, path in beside.items()
+    }
     pieces = (
         [text if isinstance(text, BadLine) else {verb.columns[0]: text, **texts} for text in piece]
         for piece in main.pieces
     )
     return VerbInputs(pieces, main.count, main.rows, main.read, bad_rows)
+
+
+def picture_column(verb: Verb, names: Sequence[str]) -> str | None:
+    """The column of rows that has a picture, where a verb knows one and no text takes its place; None for none."""
+    from ..data.pictures import NAMING
+
+    if not verb.picture or {*verb.columns[1:]} & {*names}:
+        return None
+    return next((name for name in (verb.picture, *NAMING) if name in names), None)
 
 
 def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:

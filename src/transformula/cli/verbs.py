@@ -107,6 +107,8 @@ def add_options(verb: Verb, parser: Parser) -> None:
         parser.add("--column", "NAME", f"the column of FILE (default: {usual})")
         for name in verb.columns[1:]:
             parser.add(f"--{name}", "FILE", f"a text, the {name} of all inputs (default: each row of --input has one)")
+        if verb.picture:
+            parser.add(f"--{verb.picture}", "FILE", "the picture that all inputs are about, in the place of a text")
         array = "; FILE.npy: as one array" if verb.arrays else ""
         whole = "whole or not at all; of a long --input that was stopped the same command goes on"
         parser.add("--output", "FILE", f"write the answers there{array}, {whole}")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..registry import Registry
 
-Kind = Literal["texts", "pairs", "pictures", "labeled", "dialogues", "replies"]
+Kind = Literal["texts", "pairs", "pictures", "questions", "labeled", "dialogues", "replies"]
+ROWS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "texts")  # of which a table has columns
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class BuiltIn:
             return "dialogues"
         if {"output", "chosen"} & {*self.columns}:
             return "replies"
+        if "question" in self.columns:
+            return "questions"
         return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 

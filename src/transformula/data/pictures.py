@@ -123,6 +123,10 @@ def picture_numbers(pictures: Iterable[Any], shape: tuple[int, ...] | None = Non
 
 def picture_of(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | PictureFile:
     """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
+    if isinstance(value, list) and value:
+        if len(value) > 1:
+            raise DataError(f"{place}: names {len(value)} pictures, and one is read; give each a row of its own")
+        (value,) = value
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes) or (isinstance(value, str) and value.strip()):

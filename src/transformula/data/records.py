@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
@@ -83,7 +84,7 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "number", "numbers", "messages", "asked", "replied", "said", "picture")
+KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture")
 ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
@@ -153,6 +154,8 @@ class Part:
             return value
         if kind == "list":
             return [as_text(part, name, place) for part in parts]
+        if kind == "answers":
+            return [as_text(part, name, place) for part in answers_in(value)]
         if kind == "number":
             return as_number(value, name, place)
         if kind == "numbers":
@@ -259,10 +262,10 @@ def read_records(
             with dots goes into an object or, by number, into a list: "translation.de", "target.1"; of several with a
             plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
-    kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
-            which `messages_of` reads; the tools that a row lists are the first message, and what the system says in a
-            column of its own stands behind them; "asked" and "replied" may be a text, too, of user and assistant; or
-            "said": a text, a list of texts, or messages
+    kinds   what other fields hold that are no texts: "list" (of texts), "answers" (a list, see `answers_in`), "number",
+            "numbers" (a list), or "messages", which `messages_of` reads; the tools that a row lists are the first
+            message, and what the system says in a column of its own stands behind them; "asked" and "replied" may be a
+            text, too, of user and assistant; or "said": a text, a list of texts, or messages
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not
@@ -366,6 +369,16 @@ def find_value(row: Mapping[str, Any], column: str | int, place: str) -> Any:
 def shown_row(row: Mapping[str, Any]) -> str:
     """A row as an error shows it."""
     return excerpt(json.dumps(dict(row), ensure_ascii=False, default=lambda value: type(value).__name__))
+
+
+def answers_in(value: Any) -> list[Any]:
+    """The answers that a field lists: texts, objects that each have an `answer` (as in VQA's files), or a text that is
+    such a list in JSON, as a table holds it. Any other text is one answer."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError):
+            value = json.loads(value)
+    parts = list(value) if isinstance(value, (list, tuple)) else [value]
+    return [part["answer"] if isinstance(part, Mapping) and "answer" in part else part for part in parts]
 
 
 def as_number(value: Any, name: str, place: str) -> float:

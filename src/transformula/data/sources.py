@@ -29,7 +29,7 @@ from ..errors import ConfigError, DataError, did_you_mean, listing, nearest, set
 from ..extras import need
 from ..plain import several
 from ..tokenizers.base import tokenizers
-from .built_in import built_in_names, built_in_sets, is_built_in
+from .built_in import ROWS, built_in_names, built_in_sets, is_built_in
 from .format import Format, Options, extension, formats, has_columns, place_of, without_null
 from .formats.table import read_unnamed
 from .lines import access_error, check_regular, excerpt, lines_of, near_files, utf8_of
@@ -133,7 +133,7 @@ def file_origin(path: Path, file_format: str | None, texts: bool, image: str | N
         raise DataError(
             f"{ending} no format with columns;{near} say how it is read with {setting('file_format', 'tsv')}, or with"
             f" another of: {', '.join(known)}; parallel files are named together, as in train.{{de,en}};"
-            f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled', 'dialogues'))}",
+            f" built in: {', '.join(built_in_names(*ROWS))}",
             path=path,
         )
     reader = Format(read_unnamed, formats.get("csv").takes) if unnamed else formats.get(kind)

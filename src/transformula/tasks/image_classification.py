@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,32 +14,31 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.pictures import PictureFile, with_channels
+from ..data.pictures import PictureFile
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import KeptLabels, StratifiedSettings
 from ..data.splits import SplitRows
-from ..errors import CheckpointError, ConfigError, DataError, InputError
+from ..errors import CheckpointError, ConfigError, InputError
 from ..language.graph import Architecture
 from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
 from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .picture_processing import FILE as PROCESSING
-from .picture_processing import Processing, processed, processing_in, read_processing, size_made
+from .picture_processing import read_processing
+from .picture_rows import COLORS, PictureReading, PictureRow, made_size
 from .predictor import OfOthers, predictor
 from .row_predictor import EncodedRow
 from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import linear_pixels, nearest_mean
-from .seq2seq_data import channels_of, picture_shape
+from .seq2seq_data import channels_of
 
 IMAGES = ("image", "picture", "file", "path", "source")  # what the names of columns begin with
 LABELS = ("label", "class", "category", "caption", "target")
-COLORS = 3  # channels of a picture where nothing says how many
-PLAIN = "none"
 
 
-class ImageSettings(KeptLabels, StratifiedSettings):
+class ImageSettings(PictureReading, KeptLabels, StratifiedSettings):
     """Pictures with their labels, and how those of training are varied."""
 
     image: str | None = Field(None, description="the column of the picture; by default the one whose name says so")
@@ -50,42 +49,6 @@ class ImageSettings(KeptLabels, StratifiedSettings):
     flip: bool = Field(False, description="in training, mirror half of the pictures, left to right")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")
     class_weights: ClassWeights = None
-    preprocessing: str | None = Field(
-        None, min_length=1, description="how pictures of any size become numbers: a folder whose"
-        " preprocessor_config.json says it, or none: pictures of one size, value / 127.5 - 1; by default as the model"
-        " of --init-from reads them",
-    )  # fmt: skip
-
-
-class PictureRow(Mapping[str, Tensor]):
-    """What a model reads of a picture, which is loaded when it is asked for: pixels, or with a `processing` numbers."""
-
-    def __init__(self, source: Any, shape: Sequence[int], name: str, processing: Processing | None = None) -> None:
-        self.source, self.shape, self.name, self.processing = source, tuple(shape), name, processing
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name != "image":
-            raise KeyError(name)
-        image: Any = self.source.held("image") if isinstance(self.source, Record) else self.source
-        if isinstance(image, PictureFile):
-            image = replace(image, white=self.processing is None).load()
-        image = with_channels(image, self.shape[0])
-        if self.processing is not None and len(image) == self.shape[0]:
-            image = processed(image, self.processing)
-        if tuple(image.shape) != self.shape:
-            expected, actual = (" x ".join(map(str, size)) for size in (self.shape, image.shape))
-            raise DataError(
-                f"{self.name}: this model reads pictures of {expected} (channels, height, width), and this one has"
-                f" {actual}: make it of that size first"
-            )
-        checked: Tensor = image
-        return checked
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(("image",))
-
-    def __len__(self) -> int:
-        return 1
 
 
 @predictor("image-classifier")
@@ -159,16 +122,6 @@ def processing_of_others(folder: Path, architecture: Architecture) -> tuple[dict
     return processing, [channels, *made]
 
 
-def made_size(processing: Processing, folder: str | Path, side: int = 0) -> tuple[int, int]:
-    """The (height, width) of what a processing makes; where that depends on the picture, `side`, which the picture then
-    must have. Raises CheckpointError where nothing says it."""
-    made = size_made(processing) or (side, side)
-    if not all(made):
-        what = f"{folder}: the pictures that {PROCESSING} makes have no size of their own"
-        raise CheckpointError(f"{what}; write height and width as `size`, or crop_size and do_center_crop")
-    return made
-
-
 class LabeledPictures(LabelReader):
     """Records with the fields `image` and `label`."""
 
@@ -187,12 +140,7 @@ class LabeledPictures(LabelReader):
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
         labels = classes_of(rows.training, False, settings.kept_labels)
-        processing, shape = None, picture_shape(rows.training[0]["image"], sizes.get("channels"))
-        if settings.preprocessing not in (None, PLAIN):
-            channels = sizes.get("channels", COLORS)
-            processing = processing_in(Path(settings.preprocessing).expanduser(), channels)
-            shape = (channels, *made_size(processing, settings.preprocessing))
-        assert shape is not None
+        processing, shape = settings.read_as(rows.training[0]["image"], sizes.get("channels"))
         (channels, *size), patch = shape, sizes.get("patch", 1)
         if any(side % patch for side in size):
             raise ConfigError(

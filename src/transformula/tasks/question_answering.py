@@ -30,6 +30,7 @@ from ..errors import DataError, InputError, setting
 from ..generation.settings import AnswerSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
+from .answers import ANSWER
 from .base import IGNORED, Batch, outputs_in_words, task
 from .cut_rows import CutRow, noted
 from .predictor import Answer, OfOthers, predictor
@@ -39,7 +40,6 @@ from .scores.baselines import first_sentence_of
 from .scores.measured import Measured
 from .scores.sliding_window import common_words, sliding_window
 from .scores.squad import scores_of, squad
-from .verb import Verb
 
 MODEL_INPUTS = ("tokens", "types", "match")  # what a model may read
 START, END = 1, 2  # marks of a position in a row's target, added where both are one; 0 for others, -100 outside
@@ -369,22 +369,7 @@ class QuestionAnswering(RowTask):
     others = Answering.of_others
     trivial: ClassVar = {"sliding window": by_sliding_window, "first sentence": by_first_sentence}
     model = {"family": "encoder", "output": "logits = linear(x, 2)"}
-    verb = Verb(
-        "answer",
-        help="answer questions from a text",
-        about="""\
-Answer questions by a span of a text: questions are arguments, the lines of a file, or those of standard input, and
---context is the text that all of them are about. Rows of a file (SQuAD's JSON, .jsonl, .tsv) may bring their own:
---input FILE without --context reads the columns question and context.""",
-        examples=(
-            'transformula answer runs/qa "Who wrote it?" --context page.txt',
-            "transformula answer runs/qa --input questions.txt --context page.txt --format jsonl --n-best 3 --scores",
-            "transformula answer runs/qa --input dev-v2.0.json --format jsonl --output answers.jsonl",
-        ),
-        settings=AnswerSettings,
-        ensemble=True,
-        columns=("question", "context"),
-    )
+    verb = ANSWER
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from pydantic import Field
@@ -48,7 +48,7 @@ from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .soft import SoftTargets
 from .trained import ScoredRowSettings, Trained
 from .verb import Verb
-from .writing import WRITING_COST, Writing
+from .writing import WRITING_COST, Writing, load_predictor
 
 MAX_EXAMPLE_CHARACTERS = 80  # characters of a source that stands in a command as an example, at most
 SHOWN_ROWS = 5  # rows for which targets are generated to be looked at
@@ -70,6 +70,8 @@ class SequenceToSequence(Task):
 
     source   where the rows come from
     measure  predictions, references and options of its `evaluation` -> scores of what is written, the main one first
+    answers  records -> the texts that a score accepts as right for each
+    columns  settings of an evaluation that say how the rows of --data are read
     options  options of `measure`, and texts that are right -> the options with those that were left to the task, and
              what a person is told of these
     scores   these, and any others that an evaluation finds, such as bleu_lower_cased; more of each is better
@@ -105,6 +107,8 @@ line out, in order; an empty line stays one. So it is for every model that write
     sequences = None
     source: ClassVar[RowSource]
     measure: Callable[..., Iterable[Measured]]
+    answers: ClassVar[Any] = staticmethod(references_of)
+    columns: ClassVar[tuple[str, ...]] = COLUMNS
     options: ClassVar[Any] = staticmethod(lambda options, references: (options, ""))
     scores: ClassVar[tuple[str, ...]]
     trivial: ClassVar[Mapping[str, Baseline]]
@@ -125,7 +129,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         self.numbers, self.seed = data.numbers, seed
         self.score = "loss" if settings.written == 0 else self.scores[0]
         own = {key: getattr(settings, key) for key in own_options(type(self)) if key in type(settings).model_fields}
-        self.resolved, note = type(self).options(own, references_of(data.validation.records))
+        self.resolved, note = type(self).options(own, type(self).answers(data.validation.records))
         self.measure = partial(type(self).measure, **self.resolved)
         data.notes += [note] if note else []
         if not self.source.pictures:
@@ -133,19 +137,18 @@ line out, in order; an empty line stays one. So it is for every model that write
             self.example = next((text for text in sources if 0 < len(text) <= MAX_EXAMPLE_CHARACTERS), "")
 
     @classmethod
-    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, Any]:
         """And the number of channels of the pictures that the model's words say they read."""
         return {**super().numbers_of(architecture, stated), **channels_of(architecture)}
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        read = architecture.inputs
-        known = ({"image", "tokens"},) if cls.source.pictures else ({"source", "tokens"}, {"tokens"})
+        read, known = architecture.inputs, cls.source.models
         if set(read) not in known:
             wanted = " or ".join(" and ".join(f"`{name}`" for name in sorted(each)) for each in known)
             raise InputError(
                 f"{cls.name} trains a model that reads {wanted}; this one reads {', '.join(read) or 'nothing'}."
-                " A model of two stacks: see `transformula gallery show vaswani`"
+                f" A model of two stacks: see `transformula gallery show {cls.source.gallery}`"
             )
         check_causal(cls.name, architecture)
         check_logits(cls.name, architecture)
@@ -153,11 +156,10 @@ line out, in order; an empty line stays one. So it is for every model that write
     @classmethod
     def check_data(cls, settings: Any) -> None:
         if "data" in type(settings).model_fields and settings.data is None:  # a rule makes its own rows
-            files, sets = "files, as in 'train.{de,en}' or rows.tsv", built_in_names("pairs")
-            if cls.source.pictures:
-                files, sets = "a folder of pictures with captions", built_in_names("pictures")
+            files, kind = cls.source.named
+            sets = ", ".join(built_in_names(kind))
             raise InputError(
-                f"no {setting('data')}: {cls.name} learns from rows; name {files}, or a built-in set: {', '.join(sets)}"
+                f"no {setting('data')}: {cls.name} learns from rows; name {files}, or a built-in set: {sets}"
             )
 
     @classmethod
@@ -197,7 +199,7 @@ line out, in order; an empty line stays one. So it is for every model that write
                 heard(done, total)
 
         def of_written(records: Sequence[Record], written: Progress | None = None) -> list[Measured]:
-            return list(self.measure(data.texts(model, records, written), references_of(records)))
+            return list(self.measure(data.texts(model, records, written), self.answers(records)))
 
         scores = target_scores(model, batches())
         if rows:
@@ -226,7 +228,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         if self.score == "loss":
             return {}
         records = [self.data.validation.records[row] for row in self.data.generated_rows]
-        texts, references = predicted_by(self.trivial, self.data.training.records, records, []), references_of(records)
+        texts, references = predicted_by(self.trivial, self.data.training.records, records, []), self.answers(records)
         return {name: next(iter(self.measure(written, references))).score for name, written in texts.items()}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
@@ -260,22 +262,26 @@ line out, in order; an empty line stays one. So it is for every model that write
         chosen = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
         settings = cls.settings.read(trained.settings_of(cls.settings))
-        stated = {key: getattr(chosen, key) for key in (*COLUMNS, "overlap") if given.get(key) is not None}
+        stated = {key: getattr(chosen, key) for key in (*cls.columns, "overlap") if given.get(key) is not None}
         such = ", for instance 'test.{de,en}'"
         records, learned, notes = trained.rows_to_score(cls.source, settings, data, stated, such)
         known = {key: trained.recorded[key] for key in own_options(cls) if key in trained.recorded and key not in given}
         own = {key: getattr(chosen, key) for key in own_options(cls)} | known
-        references = references_of(records)
+        references = cls.answers(records)
         own, note = cls.options(own, references)
         notes += [note] if note else []
-        writing, sources = Writing.load(trained.folder), [row["source"] for row in records]
-        answers = writing.predict(trained.modules, sources, search, progress=progress)
+        writing = cast(Writing, load_predictor(trained.folder))
+        inputs = list(map(writing.input_of, records))
+        answers = writing.predict(trained.modules, inputs, search, progress=progress)
         written = [best[0].text for best in answers]
-        shown = [text if isinstance(text, str) else row.place for text, row in zip(sources, records, strict=True)]
+        baselines = predicted_by(cls.trivial, learned, records, notes)
+        for name, others in writing.blinded(inputs).items():
+            baselines[name] = [best[0].text for best in writing.predict(trained.modules, others, search)]
+        shown = [row.place if cls.source.pictures else str(row["source"]) for row in records]
         return score_report(
             lambda texts: cls.measure(texts, references, **own),
             written,
-            predicted_by(cls.trivial, learned, records, notes),
+            baselines,
             list(zip(shown, written, map(several, references), strict=True)),
             how_of(search, writing.usual, len(trained.modules)),
             notes,
@@ -316,7 +322,8 @@ line out, in order; an empty line stays one. So it is for every model that write
 
 def own_options(kind: type[SequenceToSequence]) -> list[str]:
     """The options of a task's measure: what its `evaluation` adds to that of all such tasks."""
-    return [key for key in kind.evaluation.model_fields if key not in Seq2SeqEvaluation.model_fields]
+    others = (*Seq2SeqEvaluation.model_fields, *kind.columns)
+    return [key for key in kind.evaluation.model_fields if key not in others]
 
 
 def how_of(settings: SearchSettings, usual: int, models: int) -> str:

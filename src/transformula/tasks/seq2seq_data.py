@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
+from ..data.built_in import Kind
 from ..data.encoded import Encoded, pad_rows
 from ..data.records import Record, Value
 from ..data.settings import BatchSettings, Named, check_pictures
@@ -39,14 +40,22 @@ class RowSource:
 
     default   the built-in set of old runs that named none
     pictures  the source is a picture
+    models    the inputs of models that read such rows
+    named     how a person names such rows, and the kind of built-in sets that hold some
+    gallery   an entry of the gallery that is such a model
     remedy    what makes long rows fit, where rows have no limits
     """
 
     remedy = ""
+    gallery = "vaswani"
     compared: tuple[str, ...] = ("source", "target")
+    models: tuple[set[str], ...] = ({"source", "tokens"}, {"tokens"})
+    named: tuple[str, Kind] = ("files, as in 'train.{de,en}' or rows.tsv", "pairs")
 
     def __init__(self, default: str = "", pictures: bool = False) -> None:
         self.default, self.pictures = default, pictures
+        if pictures:
+            self.models, self.named = ({"image", "tokens"},), ("a folder of pictures with captions", "pictures")
 
     def read(self, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
         """The rows of some sources; see `read_rows`."""
@@ -75,6 +84,14 @@ class RowSource:
         others = {name: spelling.texts([*rows.validation, *rows.test], name) for name in names}
         tokenizers, about = choose_tokenizers(settings.tokenizer, settings.joint, sides, others, numbers)
         return tokenizers, spelling, about
+
+    def writing(
+        self, task: str, rows: SplitRows, tokenizers: Mapping[str, Tokenizer], reads: str, spelling: Spelling,
+        settings: Any, numbers: Mapping[str, Any],
+    ) -> Writing:  # fmt: skip
+        """How a model of a task generates targets for such rows; `numbers`: what it says of what it reads."""
+        picture = picture_shape(rows.training[0]["source"], numbers.get("channels"))
+        return Writing(task, tokenizers["target"], tokenizers.get("source"), reads, picture=picture, spelling=spelling)
 
     def limits(self, settings: Any) -> tuple[int | None, int | None, str]:
         """The most tokens of a source and of a target, and what is done with longer rows: refuse, drop or cut."""
@@ -105,7 +122,7 @@ class EncodedRows:
         """Records, encoded, and cut to so many tokens, the end included."""
 
         def encoded(side: str, tokenizer: Tokenizer, most: int | None) -> Encoded:
-            before, after = tokenizer.marks.source
+            before, after = writing.before_source, tokenizer.marks.source[1]
             if side == "target":
                 before, after = tokenizer.marks.target[1:], (end_of(tokenizer),)
             return Encoded.of_texts(writing.spelling.texts(records, side), tokenizer, after, most, before)
@@ -150,7 +167,8 @@ class EncodedRows:
             pairs = list(zip(sources, targets, strict=True))
             tokens = [np.concatenate([source, target[:-1]]) for source, target in pairs]
             learned = [np.append(np.full(len(source) - 1, IGNORED), target) for source, target in pairs]
-            return padded_batch({"tokens": tokens}, learned)
+            others = self.writing.inputs_beside([self.records[row] for row in rows])
+            return padded_batch({"tokens": tokens}, learned, **others)
         tokens = [np.append(self.writing.target.marks.target[:1], target[:-1]) for target in targets]
         if self.sources is not None:
             return padded_batch({"source": sources, "tokens": tokens}, targets)
@@ -187,11 +205,11 @@ class Seq2SeqData:
         self.notes = list(rows.notes)
         tokenizers, spelling, self.about = source.tokenizers(settings, rows, reads, numbers)
         own, target = tokenizers.get("source"), tokenizers["target"]
-        self.numbers = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
+        self.numbers: dict[str, int] = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
         if own is not None and own is not target:
             self.numbers["source_vocab"] = max(own.vocab, int(numbers.get("source_vocab") or 0))
-        picture = picture_shape(rows.training[0]["source"], numbers.get("channels"))
-        self.writing = Writing(task, target, own, reads, picture=picture, spelling=spelling)
+        self.writing = source.writing(task, rows, tokenizers, reads, spelling, settings, numbers)
+        self.numbers |= {key: max(least, self.numbers.get(key, 0)) for key, least in self.writing.numbers.items()}
         records, encoded = rows.training, EncodedRows.of(rows.training, self.writing)
         self.lengths = encoded.lengths
         most, longest, too_long = source.limits(settings)
@@ -256,7 +274,8 @@ class Seq2SeqData:
 
     def texts(self, model: Any, records: Sequence[Record], progress: Progress | None = None) -> list[str]:
         """What a model writes for rows, greedily."""
-        sources, greedy = [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0, engine="torch")
+        sources = list(map(self.writing.input_of, records))
+        greedy = SearchSettings(beam=1, alpha=0.0, engine="torch")
         return [best[0].text for best in self.limited.predict([model], sources, greedy, progress=progress)]
 
     def beyond_count(self, rows: int) -> int:

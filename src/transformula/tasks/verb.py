@@ -68,6 +68,7 @@ class Verb:
     views     the predictor, by name, that takes the place of the model's own, which goes on with texts; "": none
     columns   of an input that has several: an argument is the first; of the others the option --NAME FILE has one text
               for all inputs, and else the rows of --input have them
+    picture   a column that may take the place of those behind the first: a picture; as an option its file; "": none
     aliases   further names that are understood and not listed
     """
 
@@ -86,6 +87,7 @@ class Verb:
     converses: bool = False
     views: str = ""
     columns: tuple[str, ...] = ()
+    picture: str = ""
     aliases: tuple[str, ...] = ()
 
     @property

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..data.lines import excerpt
 from ..data.pictures import PictureFile, picture_numbers
-from ..data.records import Value
+from ..data.records import Record, Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError, UnknownName, setting
 from ..generation import StoppingStream, generate
@@ -185,7 +185,7 @@ class Writing(Predictor):
         return self.input == "tokens"
 
     @property
-    def reads(self) -> Literal["texts", "pictures"]:  # type: ignore[override]
+    def reads(self) -> Literal["texts", "pictures", "both"]:  # type: ignore[override]
         return "pictures" if self.input == "image" else "texts"
 
     @property
@@ -202,6 +202,29 @@ class Writing(Predictor):
     def usual(self) -> int:
         """Tokens that are written at most where nothing is said: twice those of the longest target of training."""
         return 2 * self.longest
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The least that a model's text says, by number: {"vocab": 300}."""
+        return {}
+
+    @property
+    def before_source(self) -> Sequence[int]:
+        """The tokens before a text that it reads."""
+        return () if self.source is None else self.source.marks.source[0]
+
+    def input_of(self, record: Record) -> Any:
+        """What of a record is the input."""
+        return record["source"]
+
+    def inputs_beside(self, records: Sequence[Record]) -> dict[str, Tensor]:
+        """What a decoder alone is given of records beside tokens."""
+        return {}
+
+    def blinded(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        """Inputs of which a part is hidden, by a name for that: what is written for them tells what that part is good
+        for."""
+        return {}
 
     def predict(
         self, models: Sequence[Any], inputs: Sequence[Any], settings: SearchSettings | None = None, *,
@@ -224,11 +247,13 @@ class Writing(Predictor):
         for first in range(0, len(nonempty), SOURCES_AT_ONCE):
             rows = nonempty[first : first + SOURCES_AT_ONCE]
             prompts, sources = self.prompts([inputs[row] for row in rows])
-            for row, ids in zip(rows, sources.get("source", ()), strict=False):
-                if len(ids) > positions:
+            written_after = self.input == "tokens"  # of a decoder alone, whose positions both have
+            for row, ids in zip(rows, prompts if written_after else sources.get("source", ()), strict=False):
+                if len(ids) + written_after > positions:
+                    text = self.tokenizer.decode(token for token in ids if token < self.tokenizer.vocab)
                     raise InputError(
                         f"source {row + 1} has {len(ids)} tokens, its end included, and the model has learned"
-                        f" {positions} positions: shorten it ({excerpt(str(inputs[row]))})"
+                        f" {positions} positions: shorten it ({excerpt(text)})"
                     )
             begin = ["" if prefixes is None else prefixes[row] or "" for row in rows]
             begun = None if prefixes is None else [self.target.encode(self.spelling.target(text)) for text in begin]
@@ -265,7 +290,8 @@ class Writing(Predictor):
         that the tokenizer does not know."""
         assert self.source is not None
         end_of(self.source)
-        before, after = (np.array(marks, dtype=np.int64) for marks in self.source.marks.source)
+        marks = (self.before_source, self.source.marks.source[1])
+        before, after = (np.array(each, dtype=np.int64) for each in marks)
         return [np.concatenate([before, ids[: self.room], after]) for ids in self.encode_whole(sources)]
 
     def encode_whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
@@ -278,7 +304,7 @@ class Writing(Predictor):
         """Tokens of a text that are read at most, without what stands around it; None: any."""
         if self.most is None or self.source is None:
             return None
-        return self.most - sum(map(len, self.source.marks.source))
+        return self.most - len(self.before_source) - len(self.source.marks.source[1])
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
         """Pictures as the model reads them; see `picture_numbers`."""

@@ -164,7 +164,8 @@ def conclude(
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
     if task.verb:
-        example += [part for name in task.verb.columns[1:] for part in (f"--{name}", "FILE")]
+        columns = getattr(task.predictor(), "columns", ()) if task.verb.columns else ()
+        example += [part for name in columns[1:] for part in (f"--{name}", "FILE")]
     usage = command(task.verb.name, run.path, *example, use=use) if task.verb else ""
     resume = run.resume_command({} if interrupted else doubled_limit(settings, p.step, p.units, stopped))
     result = RunResult(

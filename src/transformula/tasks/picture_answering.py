@@ -1,0 +1,197 @@
+"""What answers a question about a picture: a decoder that reads the picture's positions among its tokens (LLaVA, Liu et
+al. 2023).
+
+    tokens = marker, ..., marker, question, end, answer, end     as many markers as the picture has positions
+    x      = masked_scatter(embed.words(tokens), tokens, the picture's positions, marker)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..data.pictures import PictureFile
+from ..data.records import Record
+from ..errors import CheckpointError, InputError
+from ..generation.settings import AnswerSettings, SearchSettings
+from ..language.graph import Architecture, Value
+from ..model.dataflow import description
+from ..structured import load_json
+from .image_classification import processing_of_others
+from .picture_rows import PictureRow
+from .predictor import FILE, OfOthers, Predictor, Progress, predictor
+from .writing import Writing, Written
+
+OWN = ("marker", "places", "processing", "blind")  # what predictor.json says beside pairs.json
+GRAY = "gray picture"
+ASKED = '{"question": "How many ...?", "picture": "chart.png"}'
+
+
+@predictor("picture-answering")
+@dataclass(frozen=True)
+class PictureAnswering(Writing):
+    """
+    marker      the id in whose places the positions of a picture stand
+    places      how many positions a picture has
+    processing  how a picture of any size becomes numbers; None: it has the size of `picture`, and its numbers are
+                value / 127.5 - 1
+    blind       every picture is gray: the model was trained without them
+    """
+
+    marker: int = 0
+    places: int = 0
+    processing: dict[str, Any] | None = None
+    blind: bool = False
+
+    columns = ("question", "picture")
+    reads = "both"
+    verb = "answer"
+    continues = False
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {"vocab": self.marker + 1}
+
+    @property
+    def before_source(self) -> tuple[int, ...]:
+        return (*(self.marker,) * self.places, *super().before_source)
+
+    def input_of(self, record: Record) -> dict[str, Any]:
+        return {"question": record["source"], "picture": record.held("image")}
+
+    def inputs_beside(self, records: Sequence[Record]) -> dict[str, Tensor]:
+        return {"image": torch.stack(self.pictures([self.input_of(record) for record in records]))}
+
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained. Raises CheckpointError."""
+        call = scattered(model.architecture)
+        processing, picture = processing_of_others(model.folder, model.architecture)
+        positions = description(call.args[2].sequence, model.architecture)
+        return cls(
+            model.task, model.tokenizer, model.tokenizer, "tokens", picture=tuple(picture), processing=processing,
+            marker=int(call.called.options["id"]), places=positions_in(positions, *picture[1:]),
+        )  # fmt: skip
+
+    def is_one(self, given: Any) -> bool:
+        return isinstance(given, Mapping)
+
+    def opened(self, inputs: Sequence[Any]) -> list[dict[str, Any]]:
+        """Questions with their pictures, which may be names of files. Raises InputError, DataError."""
+        opened = []
+        for number, each in enumerate(inputs, 1):
+            question, picture = (each.get(name) if isinstance(each, Mapping) else None for name in self.columns)
+            if not isinstance(question, str) or not isinstance(picture, (str, Path, Tensor, PictureFile)):
+                what = f"source {number}: this model reads a question and a picture: {ASKED}"
+                raise InputError(f"{what}; on the command line: --picture FILE")
+            if not question.strip():
+                raise InputError(f"source {number}: the question is empty: ask something about the picture")
+            if isinstance(picture, (str, Path)):
+                channels = None if self.picture is None else self.picture[0]
+                picture = PictureFile(Path(picture).expanduser(), f"source {number}", channels)
+            loaded = picture.load() if isinstance(picture, PictureFile) else picture
+            opened.append({"question": question, "picture": loaded})
+        return opened
+
+    def pictures(self, sources: Sequence[Any]) -> list[Tensor]:
+        """Pictures as the model reads them. Raises InputError, DataError for one of another size."""
+        assert self.picture is not None
+        numbers = []
+        for number, each in enumerate(self.blinded(sources)[GRAY] if self.blind else sources, 1):
+            held = each["picture"]
+            place = held.place if isinstance(held, PictureFile) else f"picture {number}"
+            image = PictureRow(held, self.picture, place, self.processing)["image"]
+            numbers.append(image if image.is_floating_point() else image.float() / 127.5 - 1)
+        return numbers
+
+    def prompts(self, sources: Sequence[Any]) -> tuple[list[list[int]], dict[str, list[Any]]]:
+        return [ids.tolist() for ids in self.ids(sources)], {"image": self.pictures(sources)}
+
+    def encode_whole(self, sources: Sequence[Any]) -> list[Any]:
+        return super().encode_whole([each["question"] for each in sources])
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any = None, *,
+        progress: Progress | None = None, prefixes: Sequence[str] | None = None,
+    ) -> list[list[Written]]:  # fmt: skip
+        """The best answers to each question, best first."""
+        return super().predict(models, inputs, search_for(settings), progress=progress, prefixes=prefixes)
+
+    def blinded(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        """The same questions, all about a gray picture."""
+        assert self.picture is not None
+        gray = torch.full(self.picture, 127, dtype=torch.uint8)
+        return {GRAY: [{**each, "picture": gray} for each in inputs]}
+
+    def check_alike(self, other: Predictor, named: str) -> None:
+        super().check_alike(other, named)
+        alike = [(each.picture, *(getattr(each, name) for name in OWN))
+                 for each in (self, other) if isinstance(each, PictureAnswering)]  # fmt: skip
+        if len(alike) < 2 or alike[0] != alike[1]:
+            raise InputError(f"{named} reads pictures otherwise than the first model: an ensemble needs the same")
+
+    def save(self, folder: Path) -> None:
+        """Write `predictor.json`, which says what it reads beside `pairs.json`, into a model's folder."""
+        super().save(folder)
+        own = {name: getattr(self, name) for name in OWN}
+        about = {"predictor": self.name, "package": __name__.partition(".")[0], **own}
+        (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        own = load_json(folder / FILE)
+        pairs = super().load(folder)
+        if pairs.picture is None:
+            raise CheckpointError(f"{folder / FILE}: the size of its pictures is missing; copy the folder again")
+        return replace(pairs, **{name: own[name] for name in OWN})
+
+
+def search_for(settings: Any) -> SearchSettings | None:
+    """How answers are searched for, by the settings of a search or of the verb. Raises InputError."""
+    if not isinstance(settings, AnswerSettings):
+        found: SearchSettings | None = settings
+        return found
+    if settings.threshold is not None:
+        raise InputError("threshold: this model always gives an answer; leave it out")
+    beam = max(settings.n_best, 1)
+    return SearchSettings(beam=beam, n_best=settings.n_best, alpha=0.0, max_length=settings.max_answer)
+
+
+def scattered(architecture: Architecture) -> Value:
+    """The call that puts a picture's positions among the tokens. Raises InputError where there is none."""
+    for value in (value for section in architecture.sections() for value in section.calls()):
+        scatters = value.called.word.name == "masked_scatter"
+        if scatters and pictures_of(description(value.args[2].sequence, architecture)):
+            return value
+    raise InputError(
+        "this model reads no picture among its tokens: write `before: x = masked_scatter(embed.words(tokens), tokens,"
+        " memory, marker)`, with a stack above it that reads `image`; see `transformula gallery show llava`"
+    )
+
+
+def pictures_of(described: Any) -> bool:
+    """Whether a sequence, as `description` has it, is made of a picture."""
+    return isinstance(described, tuple) and (described[0] == "image" or any(map(pictures_of, described[1:])))
+
+
+def positions_in(described: Any, height: int, width: int) -> int:
+    """How many positions a sequence, as `description` has it, has of a picture of that size. Raises InputError where it
+    depends on something else."""
+    match described:
+        case ("image", _, size, stride, padding):
+            return math.prod((side + 2 * padding - size) // stride + 1 for side in (height, width))
+        case ("joined", first, second):
+            return positions_in(first, height, width) + positions_in(second, height, width)
+        case ("every", first, step, of):
+            return len(range(first, positions_in(of, height, width), step))
+        case ("rows", count):
+            return int(count)
+    raise InputError("masked_scatter: how many positions a picture has is not known before it is read: make them of"
+                     " `patches`, with prepend, tail, and space_to_depth")  # fmt: skip
