@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from transformula import Model, evaluate, train
+from transformula.api.exporting import export
 from transformula.cli import main
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import AnswerSettings, SearchSettings
+from transformula.interop.folder import save_model
 from transformula.model.dataflow import description
 from transformula.tasks.base import IGNORED
 from transformula.tasks.picture_answering import GRAY, PictureAnswering, positions_in, scattered
@@ -460,3 +464,24 @@ def test_used_as_a_person_would(rows: Path, reader: Path, tmp_path: Path, capsys
     ):
         assert main(["answer", folder, *words]) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["onnx", "torch-export"])
+def test_exported_it_answers_the_same(rows: Path, reader: Path, tmp_path: Path, kind: str) -> None:
+    """Without this package: predict.py reads a question and behind a tab the name of a picture."""
+    if kind == "onnx":
+        pytest.importorskip("onnxruntime")
+    task, model = made(rows, reader)
+    predictor, module = task.predictor(), model.module.eval()
+    save_model(tmp_path / "model", module, predictor.save)
+    out = Path(export(tmp_path / "model", tmp_path / "out", to=kind))
+    asked = [{"question": question, "picture": str(rows.parent / f"{number}.png")}
+             for number, question in enumerate(["is it red", "what color is it", "is it"])]  # fmt: skip
+    ours = [best[0].text for best in predictor.predict([module], predictor.opened(asked), GREEDY)]
+    again = Model.from_folder(tmp_path / "model")
+    assert again.predict(asked, beam=1, alpha=0.0, engine="torch") == ours
+    lines = "\n".join(f"{each['question']}\t{each['picture']}" for each in asked)
+    ran = subprocess.run([sys.executable, out / "predict.py"], input=lines, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split("\n")[: len(ours)] == ours
