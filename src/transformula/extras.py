@@ -30,6 +30,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "scipy": "compare",
     "sentencepiece": "unigram",
     "sklearn": "baselines",
+    "soundfile": "sound",
     "starlette": "serve",
     "statsmodels": "compare",
     "submitit": "slurm",

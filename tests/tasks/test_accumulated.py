@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from tests.tasks.tones import write_tones
 from tests.training.test_loop import run
 from tests.training.toy import ToyModel, ToyTask
 from transformula.comparison.costs import prepare
@@ -35,6 +36,7 @@ DATA = {
     "question-answering": "questions.jsonl", "translation": "pairs.tsv", "summarization": "pairs.tsv",
     "captioning": "pictures", "dialogue": "chats.jsonl", "multiple-choice": "choices.jsonl",
     "visual-question-answering": "pictures/questions.jsonl",
+    "audio-classification": "tones.tsv",
 }  # fmt: skip
 COLUMNS = {"source": "text", "target": "other"}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -66,6 +68,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = [f"{text} {number}\t{text[: 3 + number]}" for number, text in enumerate(texts)]
     (folder / "pairs.tsv").write_text("\n".join(["text\tother", *pairs]))
     (folder / "notes.txt").write_text("\n".join(texts * 4))
+    write_tones(folder, 60)
     (folder / "pictures").mkdir()
     for number in range(60):
         pixels = np.random.default_rng(number).integers(0, 255, (16, 16), dtype=np.uint8)
@@ -110,7 +113,7 @@ def joined(batches: list[Batch]) -> Batch:
         lengths[name] = torch.cat([b.lengths.get(name, size) for b, size in zip(batches, whole, strict=True)])
     for name in inputs:  # without padding in each, and with in all
         sizes = [batch.inputs[name].shape[1] for batch in batches]
-        if inputs[name].dtype == torch.int64 and len(set(sizes)) > 1 and name not in lengths:
+        if inputs[name].dim() == 2 and len(set(sizes)) > 1 and name not in lengths:
             lengths[name] = torch.cat([torch.full((len(b.targets),), b.inputs[name].shape[1]) for b in batches])
     more = {"draws": tensors([batch.draws for batch in batches])} if hasattr(first, "draws") else {}  # type: ignore[attr-defined]
     return replace(first, inputs=inputs, targets=tensors([b.targets for b in batches], -100), lengths=lengths, **more)

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from ..registry import Registry
 
-Kind = Literal["texts", "pairs", "pictures", "questions", "labeled", "dialogues", "replies"]
+Kind = Literal["texts", "pairs", "pictures", "sounds", "questions", "labeled", "dialogues", "replies"]
 ROWS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "texts")  # of which a table has columns
 
 
@@ -38,6 +38,7 @@ class BuiltIn:
     columns: Sequence[str]  # their names: ("text",), ("source", "target"), ("text", "label"), ("messages", "tools")
     grouped: bool = False  # its places are GROUP:LINE, and a split keeps a group on one side
     pictures: bool = False  # the first column holds pictures
+    sounds: bool = False  # the first column holds sounds
     variant: str = ""  # an example of what stands after the colon of its name
 
     @property
@@ -51,6 +52,8 @@ class BuiltIn:
             return "replies"
         if "question" in self.columns:
             return "questions"
+        if self.sounds:
+            return "sounds"
         return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 

@@ -20,6 +20,9 @@ COMMON = frozenset(
     " label labels class category tag tags topic intent sentiment score rating id idx index key name number row split"
     # pictures
     " image images picture file filename file_name path caption captions url"
+    # sounds
+    " audio sound recording speech wav clip clips transcript transcripts transcription speaker speakers"
+    " voice keyword command"
     # code
     " code docstring function snippet".split()
 )

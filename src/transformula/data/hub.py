@@ -240,6 +240,14 @@ def check_revision(name: HubName, commit: str) -> None:
     warnings.warn(f"{name.text}: {what}", stacklevel=2)
 
 
+def undecoded(rows: Any) -> Any:
+    """A data set of the library whose columns of sound give the bytes of files, which are decoded later."""
+    for name, feature in (rows.features or {}).items():
+        if type(feature).__name__ == "Audio":
+            rows = rows.cast_column(name, type(feature)(decode=False))
+    return rows
+
+
 class HubSet:
     """A data set of the hub: the names of its files, and the rows of each.
 
@@ -323,15 +331,16 @@ class HubSet:
     @cached_property
     def _copy(self) -> Any:
         """The rows that are kept on this machine, where the hub was not reached or may not be asked; None: it was."""
-        return self._builder.as_dataset(split=self.name.split) if is_copy(self._builder) else None
+        return undecoded(self._builder.as_dataset(split=self.name.split)) if is_copy(self._builder) else None
 
     @cached_property
     def _stream(self) -> Any:
         if self._copy is not None:
             return self._copy
-        return Patience(self.name.text).until_done(
+        streamed = Patience(self.name.text).until_done(
             lambda: self._builder.as_streaming_dataset(split=self.name.split), "reading the head of its first file"
         )
+        return undecoded(streamed)
 
     @cached_property
     def _paths(self) -> list[str]:

@@ -20,17 +20,22 @@ from .format import BadRow, Grouped, Options, duplicate_name
 from .lines import excerpt, skip_or_raise
 from .messages import ASSISTANT, LISTS, SYSTEM, messages_of, system_of, tools_of
 from .pictures import PictureFile, picture_of
+from .sound import SoundFile, sound_of
 from .sources import Named, Origin, Source, missing_sources, origins
 
 Value = str | float | list[Any] | Tensor
-"""What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
-height, width) uint8."""
+"""What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, a picture (channels,
+height, width) uint8, or a sound (samples,) float32."""
+
+Held = PictureFile | SoundFile
+"""What is kept in the place of a picture or a sound in a file, which is read each time it is asked for."""
 
 SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields, for all records of a source
 
 
 class Record(Mapping[str, Value]):
-    """Fields by name. A picture in a file is read each time it is asked for: a list of records holds only its name.
+    """Fields by name. A picture or a sound in a file is read each time it is asked for: a list of records holds only
+    its name.
 
     place  where it stands: "train.de:12"
     group  records of one group, if it has a name, stay on one side of a split
@@ -40,7 +45,7 @@ class Record(Mapping[str, Value]):
     __slots__ = ("_held", "_names", "group", "place", "row")
 
     def __init__(
-        self, values: Mapping[str, Value | PictureFile], place: str = "", group: str = "",
+        self, values: Mapping[str, Value | Held], place: str = "", group: str = "",
         row: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         names = tuple(values)
@@ -52,7 +57,7 @@ class Record(Mapping[str, Value]):
         if name not in self._names:
             raise KeyError(name)
         value = self._held[self._names.index(name)]
-        return value.load() if isinstance(value, PictureFile) else value
+        return value.load() if isinstance(value, Held) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -60,12 +65,12 @@ class Record(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def held(self, name: str) -> Value | PictureFile:
-        """A field as it is kept: of a picture in a file, what reads it."""
+    def held(self, name: str) -> Value | Held:
+        """A field as it is kept: of a picture or a sound in a file, what reads it."""
         return self._held[self._names.index(name)]
 
     def changed(self, **values: Value) -> Record:
-        """The same with other values of some of its fields; a picture in a file stays there."""
+        """The same with other values of some of its fields; what is in a file stays there."""
         held: dict[str, Any] = dict(zip(self._names, self._held, strict=True))
         return Record({**held, **values}, self.place, self.group, self.row)
 
@@ -84,7 +89,7 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture")
+KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture", "sound")
 ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
@@ -131,7 +136,7 @@ class Part:
                 key, near = "images" if kind == "picture" else "kinds", did_you_mean(nearest(name, fields))
                 raise ConfigError(f"{key}: {name!r} is no field;{near} fields: {', '.join(fields)}")
 
-    def fields(self, row: Mapping[str, Any], place: str) -> dict[str, Value | PictureFile]:
+    def fields(self, row: Mapping[str, Any], place: str) -> dict[str, Value | Held]:
         columns = self.columns
         if columns is None:
             columns = {name: name for name in row}
@@ -143,14 +148,16 @@ class Part:
                 values[name] = [*tools_of(row, place), *system_of(row, said), *said]
         return values
 
-    def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
+    def _value(self, name: str, value: Any, place: str) -> Value | Held:
         kind = self.kinds.get(name)
         parts = value if isinstance(value, (list, tuple)) else [value]
         if kind is None and isinstance(value, str):
             return whole_characters(value, name, place)
         if kind == "picture":
             return picture_of(value, place, self.origin.folder, self.options.channels)
-        if isinstance(value, Tensor):
+        if kind == "sound":
+            return sound_of(value, place, self.origin.folder)
+        if isinstance(value, (Tensor, SoundFile)):
             return value
         if kind == "list":
             return [as_text(part, name, place) for part in parts]
@@ -222,7 +229,7 @@ class Records:
 
     def _fields(
         self, part: Part, row: Mapping[str, Any], place: str, tally: Tally
-    ) -> dict[str, Value | PictureFile] | None:
+    ) -> dict[str, Value | Held] | None:
         """The fields of a row; None where it is left out. Raises DataError."""
         if not part.options.keep(row, place):
             tally.unkept += 1
@@ -237,7 +244,7 @@ class Records:
         return None if empty and self._empty == "drop" else fields
 
 
-def is_blank(value: Value | PictureFile) -> bool:
+def is_blank(value: Value | Held) -> bool:
     """Whether a text, or each text of a list, is but white space; or there is nothing in a list."""
     if isinstance(value, str):
         return not value.strip()
@@ -263,9 +270,10 @@ def read_records(
             plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "answers" (a list, see `answers_in`), "number",
-            "numbers" (a list), or "messages", which `messages_of` reads; the tools that a row lists are the first
-            message, and what the system says in a column of its own stands behind them; "asked" and "replied" may be a
-            text, too, of user and assistant; or "said": a text, a list of texts, or messages
+            "numbers" (a list), "sound" (named or held as a picture is), or "messages", which `messages_of` reads; the
+            tools that a row lists are the first message, and what the system says in a column of its own stands behind
+            them; "asked" and "replied" may be a text, too, of user and assistant; or "said": a text, a list of texts,
+            or messages
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not
@@ -290,7 +298,7 @@ def read_records(
     notes: list[str] = []
     for origin in (origin for one in sources for origin in origins(one, how.file_format)):
         named_pictures = kinds
-        if origin.image is not None and "picture" not in kinds.values():
+        if origin.image is not None and not {"picture", "sound"} & {*kinds.values()}:
             names = [origin.image] if columns is None else [n for n, c in columns.items() if c == origin.image]
             named_pictures = {**kinds, **dict.fromkeys(names, "picture")}
         header: bool | None = how.header

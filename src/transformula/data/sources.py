@@ -8,7 +8,8 @@ hub or a built-in set; and the rows of each.
       asked for
     {"image": "train-images-idx3-ubyte.gz", ...}      IDX files, parallel too
     positive=reviews.pos                              a class: lines, or the files of a folder, with its label
-    a folder of folders, where rows are asked for     a class each: the files in it, texts or pictures
+    a folder of folders, where rows are asked for     a class each: the files in it, texts, pictures or sounds
+    a folder of sounds with transcripts               a sound with its text each; see `sound`
     hf:OWNER/NAME:CONFIG:SPLIT                        a data set of the Hugging Face hub, streamed; see `hub`
     python-docs, cldr-dates:en-de                     built-in sets; see `built_in`
 """
@@ -34,6 +35,7 @@ from .format import Format, Options, extension, formats, has_columns, place_of, 
 from .formats.table import read_unnamed
 from .lines import access_error, check_regular, excerpt, lines_of, near_files, utf8_of
 from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
+from .sound import SOUNDS, transcribed
 
 Source = str | Path | Mapping[str, str | Path]
 Named = str | Sequence[str] | None  # a source, several, or none, as a configuration names them
@@ -109,6 +111,9 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
         return _labeled(label.removesuffix("="), Path(file).expanduser(), file_format)
     path = Path(source).expanduser()
     if not texts and os.path.isdir(path):
+        sounds = _of_sounds(path)
+        if sounds is not None:
+            return [sounds]
         classes = class_folders(path)
         if classes and not any((path / name).is_file() for name in CAPTIONS):
             return [_of_classes(path, classes)]
@@ -221,11 +226,33 @@ def _of_classes(folder: Path, classes: Mapping[str, Path]) -> Origin:
             yield str(file), {"text": text_of(file, options), "label": label}
 
     where = f"{folder}, a folder of classes"
+    if not images and (heard := [(label, file) for label, file in files if extension(file) in SOUNDS]):
+        left_out = {"files that are no sounds": len(files) - len(heard)} if len(files) > len(heard) else {}
+
+        def sounds(options: Options) -> Iterator[PlacedRow]:
+            return ((str(file), {"audio": str(file.relative_to(folder)), "label": label}) for label, file in heard)
+
+        return Origin(str(folder), sounds, (), where, folder, pictures=False, left_out=left_out)
     if images:
         return Origin(str(folder), pictures, (), where, folder, "image", pictures=True, left_out=left_out)
     if not files:
         raise DataError("the folder holds no files", path=folder)
     return Origin(str(folder), documents, ("encoding",), where, pictures=False)
+
+
+def _of_sounds(folder: Path) -> Origin | None:
+    """A row for each sound in a folder that has a transcript there; None where none has, or a table names them."""
+    if any((folder / name).is_file() for name in CAPTIONS):
+        return None
+    found = transcribed(folder, visible_files(folder))
+    if found is None:
+        return None
+    rows, notes = found
+
+    def read(options: Options) -> Iterator[PlacedRow]:
+        return ((str(folder / row["audio"]), row) for row in rows)
+
+    return Origin(str(folder), read, (), f"{folder}, a folder of sounds", folder, pictures=False, said=tuple(notes))
 
 
 def text_of(file: Path, options: Options) -> Any:
@@ -390,7 +417,7 @@ def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **files}
 
 
-def need_sources(sources: Named, texts: bool = False, pictures: bool = False) -> None:
+def need_sources(sources: Named, texts: bool = False, pictures: bool = False, sounds: bool = False) -> None:
     """Raise MissingExtra unless all packages are here that the sources are read by, before anything is read; DataError
     for files of texts that are not there."""
     for source in map(str, several(sources)):
@@ -406,3 +433,5 @@ def need_sources(sources: Named, texts: bool = False, pictures: bool = False) ->
                     formats.need(extension(path))
         if pictures:
             need("PIL", "reading pictures")
+        if sounds:
+            need("soundfile", "reading sound")

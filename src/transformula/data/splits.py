@@ -33,6 +33,7 @@ from .messages import message_text
 from .preview import working
 from .records import Record, Value, source_names
 from .settings import FRACTION, Named, SourceSettings, TestedSettings
+from .sound import RATE, SoundFile, samples_of
 
 T = TypeVar("T")
 
@@ -308,11 +309,14 @@ def remove_overlap(
 
 
 def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = None) -> bytes:
-    """16 bytes of a row, or of some of its fields: texts with each run of blanks as one, pictures by their pixels."""
+    """16 bytes of a row, or of some of its fields: texts with each run of blanks as one, pictures by their pixels,
+    sounds in files by the bytes of these."""
     parts = []
     for name in sorted(compared or record):
-        value = record[name]
-        if isinstance(value, Tensor):
+        value = kept_value(record, name)
+        if isinstance(value, SoundFile):
+            content = value.content
+        elif isinstance(value, Tensor):
             content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
         else:
             content = " ".join(as_one_text(value).split()).encode("utf-8", "surrogatepass")
@@ -320,13 +324,21 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
+def kept_value(record: Mapping[str, Value], name: str) -> Value | SoundFile:
+    """A field of a record; of a sound in a file what reads it."""
+    held = record.held(name) if isinstance(record, Record) else None
+    return held if isinstance(held, SoundFile) else record[name]
+
+
 def short_row(record: Record, width: int = 48) -> str:
-    return "  ".join(
-        f"{name}: picture of {' x '.join(map(str, value.shape))}"
-        if isinstance(value, Tensor)
-        else f"{name}: {excerpt(as_one_text(value), width)}"
-        for name, value in record.items()
-    )
+    def shown(value: Value | SoundFile) -> str:
+        if isinstance(value, SoundFile) or (isinstance(value, Tensor) and value.dim() == 1):
+            return f"sound of {samples_of(value) / (value.rate if isinstance(value, SoundFile) else RATE):.1f} s"
+        if isinstance(value, Tensor):
+            return f"picture of {' x '.join(map(str, value.shape))}"
+        return excerpt(as_one_text(value), width)
+
+    return "  ".join(f"{name}: {shown(kept_value(record, name))}" for name in record)
 
 
 def as_one_text(value: str | float | list[Any] | Mapping[str, Any]) -> str:

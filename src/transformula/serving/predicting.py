@@ -10,6 +10,7 @@ from typing import Any
 
 from ..api.inputs import must_predict, prefixes_of
 from ..data.pictures import PICTURES, PictureFile
+from ..data.sound import RATE, SoundFile
 from ..errors import InputError
 from ..settings import Settings
 from ..tasks.predictor import Predictor
@@ -18,7 +19,7 @@ from .bodies import PredictBody
 from .settings import ServeSettings
 from .worker import Ask, ModelWorker, message_of
 
-DATA_URL = "data:image/"
+DATA_URL, SOUND_URL = "data:image/", "data:audio/"
 
 
 def ask_of(worker: ModelWorker, body: PredictBody, settings: ServeSettings) -> Ask:
@@ -63,13 +64,20 @@ def options_of(predictor: Predictor, given: Mapping[str, Any], settings: ServeSe
 
 
 def checked(value: Any, predictor: Predictor, place: str) -> Any:
-    """An input from a client, with pictures decoded. Raises InputError, DataError."""
+    """An input from a client, with pictures and sounds decoded. Raises InputError, DataError."""
     if isinstance(value, list):
         return [checked(one, predictor, place) for one in value]
     if isinstance(value, Mapping):
         return {key: checked(one, predictor, place) for key, one in value.items()}
     if not isinstance(value, str) or predictor.reads == "texts":
         return value
+    if predictor.reads == "sounds":
+        content = content_of(value, place, f"{SOUND_URL}wav") if value.startswith(SOUND_URL) else b""
+        if not content:
+            raise InputError(
+                f"{place}: send a sound as a data URL: {SOUND_URL}wav;base64,... (a server opens no files)"
+            )
+        return SoundFile(content, place, getattr(predictor, "rate", RATE)).load()
     if value.startswith(DATA_URL):
         return picture(value, place, predictor)
     if predictor.reads == "pictures" or value.lower().rpartition(".")[2] in PICTURES:
@@ -77,14 +85,20 @@ def checked(value: Any, predictor: Predictor, place: str) -> Any:
     return value
 
 
-def picture(url: str, place: str, predictor: Predictor) -> Any:
+def content_of(url: str, place: str, expected: str) -> bytes:
+    """The file that a data URL holds. Raises InputError."""
     _, comma, written = url.partition(";base64,")
     try:
         content = base64.b64decode(written, validate=True)
     except (binascii.Error, ValueError):
         content = b""
     if not comma or not content:
-        raise InputError(f"{place}: expected {DATA_URL}png;base64, and what Base64 makes of the file")
+        raise InputError(f"{place}: expected {expected};base64, and what Base64 makes of the file")
+    return content
+
+
+def picture(url: str, place: str, predictor: Predictor) -> Any:
+    content = content_of(url, place, f"{DATA_URL}png")
     shape = getattr(predictor, "picture", None)
     white = getattr(predictor, "processing", None) is None
     return PictureFile(content, place, None if shape is None else shape[0], white).load()

@@ -144,7 +144,7 @@ class Studio:
 
     def use(self, place: Path) -> dict[str, Any] | None:
         """How a run's best model is tried: the verb, whether it goes on with a text, else the fields of an input and
-        what these are ("texts", "pictures" or "both"); None where it cannot be."""
+        what these are ("texts", "pictures" or "both"); None where it cannot be, as the page sends no sounds."""
         if not (place / "best").is_dir():
             return None
         key = (place.name, (place / CONFIG).stat().st_mtime_ns)
@@ -155,7 +155,7 @@ class Studio:
             predictor = None
             with suppress(TransformulaError):  # of a package that is not here
                 predictor = predictor_in(place / "best")
-            if predictor is None or not (predictor.verb or predictor.continues):
+            if predictor is None or predictor.reads == "sounds" or not (predictor.verb or predictor.continues):
                 self._uses[key] = None
             else:
                 verb = built_in_verbs().get(predictor.verb)

@@ -31,7 +31,7 @@ from .row_predictor import RowEncoder
 
 P = TypeVar("P", bound=Predictor)
 R = TypeVar("R", bound=RowEncoder)
-SCRIPT, RUNTIME, STEPS = "predict.py", "runtime.py", "picture_steps.py"
+SCRIPT, RUNTIME, STEPS, SOUND = "predict.py", "runtime.py", "picture_steps.py", "sound_steps.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 DEFECT = "nothing was written. This is a defect: report it with the model's text"
 MAX_TRIED_TOKENS = 2000  # of a text that is tried
@@ -205,7 +205,8 @@ def check_tokenizer(pipeline: Pipeline[Any], backend: library.Tokenizer) -> None
 
 def write_scripts(pipeline: Pipeline[Any], folder: Path) -> None:
     """Write predict.py and what it imports."""
-    for name in (RUNTIME, STEPS) if pipeline.plain().get("steps") else (RUNTIME,):
+    plain = pipeline.plain()
+    for name in (RUNTIME, *[STEPS] * bool(plain.get("steps")), *[SOUND] * ("rate" in plain)):
         (folder / name).write_bytes((SCRIPTS / name).read_bytes())
     text = pipeline.script.read_text(encoding="utf-8")
     (folder / SCRIPT).write_text(text.replace("from .runtime ", "from runtime "), encoding="utf-8")

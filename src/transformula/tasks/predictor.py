@@ -115,7 +115,8 @@ class Predictor(ABC):
     name       by which it is registered
     settings   of a call: keywords of `Model.predict`, options of the task's verb
     method     the method of `Model` that calls it
-    reads      what its inputs are made of; where pictures are, a text may be the name of a file
+    reads      what its inputs are made of; where pictures or sounds are, a text may be a file's
+               name
     continues  whether it goes on with a text, as `Model.generate` does
     tokenizer  of what it reads, or of what it writes where that is another; None where it has none
     named      the fields that say what rows of a model's tables and outputs stand for, beside the tokenizer, by the
@@ -126,7 +127,7 @@ class Predictor(ABC):
     settings: ClassVar[type[Settings]] = Settings
     method: ClassVar[str] = "predict"
     named: ClassVar[Mapping[str, str]] = {}
-    reads: ClassVar[Literal["texts", "pictures", "both"]] = "texts"
+    reads: ClassVar[Literal["texts", "pictures", "both", "sounds"]] = "texts"
     tokenizer: Tokenizer | None
 
     @property

@@ -209,6 +209,16 @@ def read_picture(name):
     return array.astype(numpy.float32) / numpy.float32(127.5) - 1
 
 
+def read_sound(name):
+    """The samples of a file as the model reads them: one channel, at its rate, with silence after a very short one."""
+    import soundfile
+    from sound_steps import resampled
+
+    values, rate = soundfile.read(name, dtype="float32", always_2d=True)
+    wave = resampled(values.mean(axis=1), rate, pipeline["rate"])
+    return numpy.pad(wave, (0, max(0, pipeline["least"] - len(wave))))
+
+
 def capitalize(text):
     """What is written, with a capital where the model was trained without."""
     if pipeline["spelling"]["lower"] == "none":

@@ -1,0 +1,50 @@
+"""The label of a sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...extras import need
+from ..audio_classification import AudioClassifier
+from ..pipeline import SCRIPTS, Pipeline, pipeline
+from ..sounds import LEAST_SECONDS
+
+TRIED_SECONDS, CHANNELS = (0.4, 0.03), (1, 2)
+
+
+def draw_sounds(folder: Path, rate: int) -> list[str]:
+    """The names of sounds that are written into a folder: of the rate and of others, of one channel and of two, one of
+    them shorter than the model reads."""
+    library, names = need("soundfile", "reading sound"), []
+    for other in (rate, 3 * rate, 22_050):
+        for seconds, channels in zip(TRIED_SECONDS, CHANNELS, strict=True):
+            times = np.arange(int(seconds * other)) / other
+            wave = np.sin(2 * np.pi * rate / 16 * times * (1 + times)) * 0.4
+            names.append(str(folder / f"{other}-{channels}.wav"))
+            library.write(names[-1], np.stack([wave] * channels, -1) * np.linspace(1, 0.5, channels), other)
+    return names
+
+
+@pipeline("audio-classifier")
+class SoundPipeline(Pipeline[AudioClassifier]):
+    scored = True
+    script = SCRIPTS / "classifier.py"
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        return {
+            "inputs": list(kind.inputs),
+            "rate": kind.rate,
+            "least": int(LEAST_SECONDS * kind.rate),
+            "samples": "one channel, the mean of all; zeros behind a sound that is shorter than `least`",
+            "labels": list(kind.labels),
+            "several": kind.several,
+            "decoding": "softmax; the highest",
+        }
+
+    def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
+        return draw_sounds(folder, self.predictor.rate)
