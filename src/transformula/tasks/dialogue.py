@@ -17,12 +17,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from ..data.conversations import REPLIES, is_reply, messages_in, read_conversations
@@ -32,7 +31,6 @@ from ..data.preview import Preview, lengths_in_words, lengths_of, rows_under
 from ..data.records import Record
 from ..data.settings import Named, SourceSettings
 from ..data.splits import SplitRows
-from ..data.unicode_words import PIECE
 from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings
 from ..language.graph import Architecture
@@ -55,7 +53,9 @@ from .predictor import predictor
 from .replies import Prompt, Reply, Replying, parts_of
 from .scores.calls import call_accuracy, calls_in, most_frequent_call
 from .scores.report import interval_of, standing
+from .scores.written import distinct_pairs, is_in_form
 from .soft import SoftTargets
+from .templated_dialogues import TemplatedDialogues, by_chat_template, replies_in
 from .turns import TooLong, Turn, Window, latest, windows_of
 from .verb import Verb
 from .writing import WRITING_COST, Continuation, spread_rows
@@ -103,6 +103,9 @@ class DialogueSettings(TemplateSettings):
         " instruction, input and output; or a list of these",
     )  # fmt: skip
     column: str | None = Field(None, description="the column of the messages; by default one that is known")
+    chat_template: bool = Field(
+        False, description="write dialogues by the chat template of the tokenizer's folder, in place of `template`"
+    )
     learn: Literal["replies", "all"] = Field(
         "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
     )
@@ -112,6 +115,12 @@ class DialogueSettings(TemplateSettings):
     written: int = Field(
         64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
     )
+
+    @model_validator(mode="after")
+    def _one_template(self) -> Self:
+        if self.chat_template and self.template != TEMPLATE:
+            raise ValueError("chat_template and template both say how dialogues are written: leave one of them out")
+        return self
 
 
 @predictor("chat")
@@ -196,7 +205,7 @@ class Dialogues:
     """The dialogues of a split, as turns and as windows."""
 
     def __init__(self, records: Sequence[Record], chat: Chat) -> None:
-        self.records, self.chat = records, chat
+        self.records, self.chat, self.context = records, chat, chat.context
         self.turns = chat.turns([messages_in(record) for record in records])
         cut = [windows_of(turns, chat.context) for turns in self.turns]
         self.windows = [windows for windows, _ in cut]
@@ -207,15 +216,14 @@ class Dialogues:
         texts = [self.chat.text_of(window, learn) for windows in self.windows for window in windows]
         return [text for text in texts if text.learned.any()]
 
+    def alone(self) -> list[PartlyLearned]:
+        """Each reply without what precedes it."""
+        return [self.chat.text_of(Window([], [turn])) for turn in self.replies]
+
     @property
     def replies(self) -> list[Turn]:
         """All replies that count."""
         return [turn for windows in self.windows for window in windows for turn in window.turns if turn.reply]
-
-    @property
-    def said(self) -> list[str]:
-        """All replies, as texts."""
-        return [message_text(one) for row in self.records for one in messages_in(row) if is_reply(one)]
 
     def part(self, rows: Sequence[int]) -> Self:
         part = copy.copy(self)
@@ -256,6 +264,9 @@ class Dialogue(PartsTask):
     end of each included."""
 
     chosen: DialogueSettings
+    chat: Any
+    training: Any
+    validation: Any
     read = staticmethod(read_dialogues)
     tokenizer_texts = staticmethod(dialogue_texts)
     fits = staticmethod(check_pack)
@@ -287,20 +298,22 @@ A conversation longer than the model's context loses its oldest messages, and a 
     )
 
     def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
-        chat = Chat(self.name, self.chosen.template, 0, 0, tokenizer)
-        for record in [*rows.training, *rows.validation]:
-            chat.check_roles(messages_in(record), record.place)
-        context = numbers.get("context")
-        if context is None:
-            sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, rows.training)])]
-            context = min(CONTEXT_TOKENS, max(sizes, default=CONTEXT_TOKENS))
-        self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
-        chat = replace(chat, context=int(context))
-        self.training, self.validation = Dialogues(rows.training, chat), Dialogues(rows.validation, chat)
-        self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
+        context, vocab = numbers.get("context"), max(tokenizer.vocab, int(numbers.get("vocab") or 0))
+        context = None if context is None else int(context)
+        sides: tuple[Any, Any, Any]
+        if self.chosen.chat_template:
+            sides = by_chat_template(rows, tokenizer, context or CONTEXT_TOKENS)
+        else:
+            sides = by_template(Chat(self.name, self.chosen.template, 0, 0, tokenizer), rows, context)
+        self.chat, self.training, self.validation = sides
+        self.context = self.validation.context
+        self.numbers = {"vocab": vocab, "context": self.context}
+        self.longest = max((len(t.ids) - t.mark for t in self.training.replies), default=self.context)
+        if isinstance(self.chat, Chat):
+            self.chat = replace(self.chat, longest=self.longest)
         self.notes += too_long_notes("training", self.training) + too_long_notes("validation", self.validation)
         self.texts = self.training.texts(self.chosen.learn)
-        if not any(map(calls_in, self.validation.said)):
+        if not any(map(calls_in, replies_in(self.validation.records))):
             self.measures = tuple(name for name in self.measures if name != "call_accuracy")
 
     @classmethod
@@ -319,8 +332,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         call_accuracy     of these replies that call a tool, or stand for one that does: those whose calls are the same,
                           names and arguments, in percent
         """
-        side, chat = self.validation, self.chat
-        alone = [chat.text_of(Window([], [turn])) for turn in side.replies]
+        side, alone = self.validation, self.validation.alone()
         total = len(side.records)
         within = text_scores(
             model, side.texts(), progress and (lambda done, whole: progress(total * done // whole, total))
@@ -333,7 +345,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
             written = self.write_replies(model, spread_rows(total, self.chosen.written))
             references, replies = [right for _, right, _ in written], [reply for _, _, reply in written]
             scores["stops"] = float(np.mean([reply.ended for reply in replies]))
-            scores["in_form"] = float(np.mean([is_in_form(reply, self.chat.template) for reply in replies]))
+            template = {} if self.chosen.chat_template else self.chosen.template
+            scores["in_form"] = float(np.mean([is_in_form(reply, template) for reply in replies]))
             scores["distinct_2"] = distinct_pairs([reply.text for reply in replies])
             called = call_accuracy([reply.text for reply in replies], references)
             if "call_accuracy" in self.measures and called is not None:
@@ -351,6 +364,9 @@ A conversation longer than the model's context loses its oldest messages, and a 
                 place = places[number % len(places)]
                 asked.append(messages[:place])
                 references.append(message_text(messages[place]))
+        if self.chosen.chat_template:
+            fitting = [n for n, one in enumerate(asked) if self.chat.of(model).holds(one)]
+            asked, references = [asked[n] for n in fitting], [references[n] for n in fitting]
         replies = self.chat.predict([model], asked)
         last = (message_text(messages[-1]) for messages in asked)
         return [(one, right, reply) for one, right, (reply,) in zip(last, references, replies, strict=True)]
@@ -362,7 +378,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
     def cost_of(self, rows: int) -> float:
         share = rows / len(self.validation.records)
         tokens = sum(len(turn.learned) for turn in self.validation.replies) * share
-        return EVALUATION_COST * tokens + WRITING_COST * min(rows, self.chosen.written) * self.chat.longest
+        return float(EVALUATION_COST * tokens + WRITING_COST * min(rows, self.chosen.written) * self.longest)
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.validation = self.validation.part(rows.tolist())
@@ -386,7 +402,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         if "call_accuracy" not in scores:
             return text
         ends = interval_of(getattr(scores, "resampled", {}).get("call_accuracy") or [0.0])
-        most = most_frequent_call(self.training.said, self.validation.said)
+        most = most_frequent_call(*(replies_in(side.records) for side in (self.training, self.validation)))
         between = f" ({ends[0]:.0f} to {ends[1]:.0f})" if ends else ""
         return f"{text}; {scores['call_accuracy']:.0f} %{between} of calls are right (the most frequent: {most:.0f} %)"
 
@@ -404,10 +420,11 @@ A conversation longer than the model's context loses its oldest messages, and a 
         learned = self.training.records
         about: dict[str, Any] = {"validation_tokens": validation_tokens, "notes": self.notes, "tokenizer": self.about}
         about |= {"training_rows": len(learned), "validation_rows": len(self.validation.records)}
-        about |= {"template": self.chat.template, "template_hash": self.chat.identity}
+        template, identity = template_of(self.chat)
+        about |= {"template": template, "template_hash": identity}
         rows = [
             ("data", f"{len(learned):,} dialogues to train, {len(self.validation.records):,} to validate"),
-            ("template", f"{json.dumps(self.chat.template)} (version {VERSION}, {self.chat.identity[:8]})"),
+            ("template", f"{json.dumps(template)} (version {VERSION}, {identity[:8]})"),
             ("tokenizer", self.about),
         ]
         if learned:
@@ -423,8 +440,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
             ]
         return Preview(about, [*rows, *(("note", note) for note in self.notes)])
 
-    def predictor(self) -> Chat:
-        return self.chat
+    def predictor(self) -> Replying:
+        return cast(Replying, self.chat)
 
     def describe(self) -> dict[str, Any]:
         sides = [self.texts, self.validation.texts()]
@@ -434,20 +451,33 @@ A conversation longer than the model's context loses its oldest messages, and a 
             "training_rows": len(self.training.records),
             "validation_rows": len(self.validation.records),
             "learn": self.chosen.learn,
-            "template": self.chat.template,
-            "template_hash": self.chat.identity,
+            "template": template_of(self.chat)[0],
+            "template_hash": template_of(self.chat)[1],
             "tokenizer": self.chat.tokenizer.identity,
             **self.numbers,
         }
 
 
-def is_in_form(reply: Reply, template: Mapping[str, str]) -> bool:
-    """Whether a reply ended, says something, and holds no mark of a role as a line."""
-    marks = {text.strip() for text in template.values()}
-    return reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}
+def by_template(chat: Chat, rows: SplitRows, context: int | None) -> tuple[Chat, Dialogues, Dialogues]:
+    """What replies by the template of the settings, and both sides of its data. Raises DataError."""
+    for record in [*rows.training, *rows.validation]:
+        chat.check_roles(messages_in(record), record.place)
+    if context is None:
+        sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, rows.training)])]
+        context = min(CONTEXT_TOKENS, max(sizes, default=CONTEXT_TOKENS))
+    chat = replace(chat, context=context)
+    return chat, Dialogues(rows.training, chat), Dialogues(rows.validation, chat)
 
 
-def too_long_notes(name: str, side: Dialogues) -> list[str]:
+def template_of(chat: Any) -> tuple[Any, str]:
+    """By what a chat model writes dialogues, and its hash."""
+    if isinstance(chat, Chat):
+        return chat.template, chat.identity
+    text = chat.tokenizer.chat.text
+    return "the chat template of the tokenizer", hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def too_long_notes(name: str, side: Dialogues | TemplatedDialogues) -> list[str]:
     """What a person is told of messages that the context cannot hold."""
     replies, others = side.too_long
     notes = [f"{name}: {replies:,} replies are longer than the context and left out"] if replies else []
@@ -458,10 +488,3 @@ def shorten_dialogue(messages: Sequence[Message]) -> str:
     """The first messages of a dialogue on one line."""
     texts = [f"{one['role']}: {excerpt(message_text(one), 40)}" for one in messages]
     return "  ".join(texts[:3]) + (f"  ({len(texts)} messages)" if len(texts) > 3 else "")
-
-
-def distinct_pairs(texts: Sequence[str]) -> float:
-    """Distinct-2 (Li et al. 2016): different pairs of words (signs, of a script without blanks) that follow each other,
-    of all such pairs; 0 for none."""
-    pairs = [pair for text in texts for pair in pairwise(PIECE.findall(text))]
-    return len(set(pairs)) / len(pairs) if pairs else 0.0

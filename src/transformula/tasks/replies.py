@@ -346,6 +346,14 @@ class TemplatedChat(Replying):
                         " its own: take it out, or write it otherwise"
                     )
 
+    def holds(self, messages: Sequence[Message]) -> bool:
+        """Whether the context holds what is replied to."""
+        try:
+            self.prompt(messages, self.settings())
+        except InputError:
+            return False
+        return True
+
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
         """What the template makes of the messages. Those that are left out go up to a message of the user."""
         assert self.tokenizer.chat is not None

@@ -56,6 +56,13 @@ class Rendering(Protocol):
     def render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True, **values: Any) -> str:
         """The text of messages, [{"role": "user", "content": "Hello."}, ...]."""
 
+    @property
+    def marks_replies(self) -> bool:
+        """Whether the template says itself which parts an assistant says."""
+
+    def render_parts(self, messages: Sequence[Mapping[str, Any]], **values: Any) -> list[tuple[str, bool]]:
+        """The text of messages in parts, and whether an assistant says each."""
+
 
 class Spans(NamedTuple):
     """A text as tokens, with the characters that each is made of.

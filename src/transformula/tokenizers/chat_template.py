@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import secrets
 import select
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from .published import Published, read_published, special_names
 SECONDS = 2.0  # of the processor, for one rendering
 BYTES = 512 * 2**20  # of memory
 CHARACTERS = 4_000_000  # of what it writes
+GENERATION = re.compile(r"{%-?\s*generation\s*-?%}")
 WAITED = 60.0  # seconds after which a process is given up that does nothing
 
 
@@ -70,6 +73,22 @@ class ChatTemplate:
             f"{self.source}: the chat template cannot be used: {answer['said']}; take one that comes with the model, or"
             " write one yourself"
         )
+
+    @property
+    def marks_replies(self) -> bool:
+        """Whether the template says itself which parts an assistant says, between {% generation %} and its end."""
+        return GENERATION.search(self.text) is not None
+
+    def render_parts(self, messages: Sequence[Mapping[str, Any]], **values: Any) -> list[tuple[str, bool]]:
+        """The text of messages in parts, and whether an assistant says each, as the template marks it; errors as of
+        `render`."""
+        before, after = (secrets.token_hex(16) for _ in range(2))  # no message can know these
+        text = self.render(messages, False, _marks=[before, after], **values)
+        parts = []
+        for number, part in enumerate(text.split(before)):
+            said, _, rest = part.partition(after) if number else ("", "", part)
+            parts += [(said, True), (rest, False)]
+        return [(part, says) for part, says in parts if part]
 
     def _answer(self, asked: str) -> dict[str, Any]:
         """What the process says; a new one is started where there is none."""

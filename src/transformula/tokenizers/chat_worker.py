@@ -43,6 +43,7 @@ def answer(first: dict[str, Any], jinja: Any, template: Any, values: dict[str, A
     from jinja2.exceptions import TemplateSyntaxError
 
     parts, length, most = [], 0, first["characters"]
+    jinja.marks = values.pop("_marks", ("", ""))
     try:
         template = template or jinja.from_string(first["template"])
         for part in template.generate(values):
@@ -75,7 +76,7 @@ def environment() -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """{% generation %} marks what an assistant says; here it changes nothing."""
+        """{% generation %} marks what an assistant says: marks stand around it, where some are asked for."""
 
         tags = {"generation"}
 
@@ -85,7 +86,8 @@ def environment() -> Any:
             return nodes.CallBlock(self.call_method("said"), [], [], body).set_lineno(line)
 
         def said(self, caller: Any) -> Any:
-            return caller()
+            before, after = self.environment.marks  # type: ignore[attr-defined]
+            return f"{before}{caller()}{after}"
 
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]

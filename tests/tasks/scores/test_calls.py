@@ -11,6 +11,7 @@ import pytest
 from tests.tasks.test_dialogue import model_of, task_of
 from transformula.tasks.replies import Reply
 from transformula.tasks.scores.calls import call_accuracy, most_frequent_call
+from transformula.tasks.templated_dialogues import replies_in
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -58,8 +59,8 @@ def test_the_task_scores_calls_where_there_are_some(tmp_path: Path, monkeypatch:
     always = [Reply(call("f", n=0))]
     monkeypatch.setattr(type(task.chat), "predict", lambda self, models, asked: [always for _ in asked])
     scores = task.evaluate(model_of(task))
-    references = [n for n in task.validation.said if call("f", n=0) == n]
-    wanted = 100 * len(references) / len(task.validation.said)
+    references = [n for n in replies_in(task.validation.records) if call("f", n=0) == n]
+    wanted = 100 * len(references) / len(replies_in(task.validation.records))
     assert scores["call_accuracy"] == pytest.approx(wanted) and 0 < wanted < 100
     assert f"{wanted:.0f} % (" in task.verdict(scores)
     assert ") of calls are right (the most frequent: " in task.verdict(scores)

@@ -22,7 +22,7 @@ from ..built_in import Rows, built_in
 COUNT = 6000  # rows
 LISTED = 3  # tools of a dialogue
 NO_TOOL = "I have no tool for that."
-SHARE_OF_TWO, SHARE_OF_NONE = 0.2, 0.1  # of dialogues that ask two things, and what no tool can answer
+SHARE_OF_TWO, SHARE_OF_NONE = 0.2, 0.3  # of dialogues that ask two things, and what no tool can answer
 
 OPERATIONS: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add": ("plus", lambda a, b: a + b),
