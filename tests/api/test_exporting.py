@@ -303,7 +303,13 @@ def test_replies(tmp_path: Path) -> None:
     out = export(folder, tmp_path / "out", to="torch-export")
     long = [{"role": role, "content": f"{'long ' * 9}{role}"} for role in ("user", "assistant", "user")]
     system = [{"role": "system", "content": "short"}, {"role": "user", "content": "hello"}]
-    lines = ["Anna", " ", "x" * 200, json.dumps(long), *([json.dumps(system)] if "system" in kind.template else [])]
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    called = [
+        {"role": "user", "content": "f"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "2"},
+    ]  # fmt: skip
+    lines = ["Anna", " ", "x" * 200, *map(json.dumps, (long, called))]
+    lines += [json.dumps(system)] if "system" in kind.template else []
     given = [json.loads(line) if line.startswith("[") else line for line in lines]
     ours = [best.text for best, *_ in kind.predict([module], kind.opened(given), kind.settings())]
     assert "\n".join(said(out, lines)) == "\n".join(ours)

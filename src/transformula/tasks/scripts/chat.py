@@ -8,15 +8,26 @@ from .runtime import answer_all, cut, generate, ids_of, latest, pipeline, progra
 model = program("model")
 
 
+def said(message):
+    """What a message says: its content, then each call of a tool on a line."""
+    lines = [message.get("content") or ""]
+    for call in message.get("tool_calls") or []:
+        arguments = call["function"].get("arguments") or {}
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        called = {"name": call["function"]["name"], "arguments": arguments}
+        lines.append(f"<tool_call>{json.dumps(called, ensure_ascii=False)}</tool_call>")
+    return "\n".join(filter(None, lines))
+
+
 def turn(message):
     """The ids before a message, and all of it, its end included."""
-    ids = ids_of(message["content"])
+    ids = ids_of(said(message))
     return len(pipeline["roles"][message["role"]]), [*pipeline["roles"][message["role"]], *ids, pipeline["end"]]
 
 
 def answer(line):
     messages = json.loads(line) if line.startswith('[{"') else [{"role": "user", "content": line}]
-    messages = [message for message in messages if message["content"].strip()]
+    messages = [message for message in messages if said(message).strip()]
     if not messages:
         return ""
     begun = next((n for n, message in enumerate(messages) if message["role"] != "system"), 0)
