@@ -250,6 +250,19 @@ def test_what_is_left_out_is_said_once_and_counted(rows, monkeypatch, tmp_path, 
     assert "(40 of 40; " in note and " messages in all)" in note
 
 
+def test_a_result_is_a_message_of_its_own(rows, monkeypatch, capsys):
+    task = task_of(rows, {"context": 64})
+    model = Model(LAYER, depth=1, width=16, heads=2, seed=4, **task.numbers)
+    typed = iter(["/result 3", "Hi", "/result rain", "/reslt"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed, "/quit"))
+    conversation = task.predictor().conversation(model.module, task.chat.settings(max_tokens=4))
+    assert converse(conversation) == 0
+    told = capsys.readouterr().err
+    assert "is what a tool gave, and no call stands before it" in told and "/result TEXT says what a tool gave" in told
+    assert [one["role"] for one in conversation.messages] == ["user", "assistant", "tool", "assistant"]
+    assert conversation.messages[2]["content"] == "rain"
+
+
 def test_splits_keep_what_begins_alike_together(tmp_path, rows):
     pairs = [{"instruction": f"Say {n // 3}.", "input": "", "output": f"{n}"} for n in range(60)]
     path = tmp_path / "pairs.json"

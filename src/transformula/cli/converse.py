@@ -8,6 +8,7 @@ from typing import Any
 from .output import Notes
 
 HELP = "/reset begins again, /quit ends"
+RESULT = "/result "  # before what a tool gave, which is a message of its own
 
 
 def converse(conversation: Any) -> int:
@@ -23,11 +24,12 @@ def converse(conversation: Any) -> int:
             conversation.messages.clear()
             left_out = 0
             print("a new conversation", file=sys.stderr)
-        elif line.startswith("/"):
-            print(f"unknown: {line}; {HELP}", file=sys.stderr)
+        elif line.startswith("/") and not line.startswith(RESULT):
+            print(f"unknown: {line}; {HELP}; {RESULT}TEXT says what a tool gave", file=sys.stderr)
         elif line:
+            role = "tool" if line.startswith(RESULT) else "user"
             try:
-                reply = conversation.reply(line, show)
+                reply = conversation.reply(line.removeprefix(RESULT), show, role)
             except KeyboardInterrupt:
                 show("\n")
             except TransformulaError as error:

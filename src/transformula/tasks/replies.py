@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.conversations import REPLIES
 from ..data.lines import excerpt
-from ..data.messages import LISTS, TOOLS, Message, message_text, messages_of, texts_in, tools_of
+from ..data.messages import LISTS, TOOLS, Message, check_results, message_text, messages_of, texts_in, tools_of
 from ..errors import InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
@@ -280,9 +280,15 @@ class Conversation:
         self.chat, self.model, self.settings = chat, model, settings
         self.messages: list[Message] = []
 
-    def reply(self, text: str, on_text: Callable[[str], None]) -> Reply:
-        """The reply to a message; `on_text` is called with each piece of it as it is written."""
-        messages = [*self.messages, *self.chat.opened([text])[0]]
+    def reply(self, text: str, on_text: Callable[[str], None], role: str = "user") -> Reply:
+        """The reply to a message, of the user or of the role "tool": what the call before it gave. `on_text` is called
+        with each piece of it as it is written. Raises InputError, DataError for a result without a call."""
+        if role == "user":
+            messages = [*self.messages, *self.chat.opened([text])[0]]
+        else:
+            messages = [*self.messages, *messages_of([{"role": role, "content": text}], "the result", whole=False)]
+            check_results(messages, "the conversation")
+            self.chat.check_roles(messages[-1:], "the result")
         ((reply,),) = self.chat.predict(
             [self.model], [messages], self.settings, on_text=lambda _, piece: on_text(piece)
         )
