@@ -175,6 +175,20 @@ def test_mistakes(client: OpenAI, more: dict[str, Any], said: str) -> None:
         client.chat.completions.create(**{**GIVEN, **more})
 
 
+def test_no_client_names_a_file_of_tools(folders: dict[str, Path], tmp_path: Path) -> None:
+    """`/v1/predict` takes the settings of a reply: tools could be the name of a file of this machine."""
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps(TOOLS))
+    asked = {"model": "agent", "inputs": ["Weather?"], "settings": {"max_tokens": 30, "tools": str(file)}}
+    with running({"agent": folders["agent"]}) as server:
+        refused = server.post("/v1/predict", asked)
+        assert refused.status_code == 400 and "tools are those of /v1/chat/completions" in refused.text
+        both = [{"messages": ASKED, "tools": TOOLS[1:]}]
+        given = {"model": "agent", "inputs": both, "settings": {"max_tokens": 200, "tool_choice": "clock"}}
+        (result,) = server.post("/v1/predict", given).json()["results"]
+        assert "clock" in json.dumps(result)
+
+
 def test_the_command_calls_tools(folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from transformula.cli.door import main
 

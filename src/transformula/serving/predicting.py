@@ -53,6 +53,8 @@ def options_of(predictor: Predictor, given: Mapping[str, Any], settings: ServeSe
     for form in ("json_schema", "grammar"):
         if getattr(options, form, None) is not None:
             raise InputError(f"settings: {form} is the response_format of /v1/completions and /v1/chat/completions")
+    if getattr(options, "tools", None) is not None:  # which may be the name of a file
+        raise InputError("settings: tools are those of /v1/chat/completions, or stand beside the messages of an input")
     for limit in ("max_tokens", "max_length"):
         if (getattr(options, limit, None) or 0) > settings.max_tokens:
             raise InputError(
