@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..tasks.reference import Reference
 
-
 def frozen_model(named: str, use: Sequence[str] = (), device: str = "cpu") -> Reference:
     """The frozen model of a run or a folder. Its weights are read to be hashed, and again where they are needed.
 

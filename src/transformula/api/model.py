@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..generation.settings import SamplingSettings
     from ..language.graph import Architecture
+    from ..tasks.best_of import BestOf
     from ..tasks.predictor import Predictor
     from ..tokenizers.base import Tokenizer
 
@@ -236,6 +237,7 @@ class Model:
     def generate(self, *, tokens: Any, **sampling: Any) -> Any: ...
     def generate(
         self, prompt: str | Sequence[str] = "", *, tokens: Any = None, draft: str | Path | Model | None = None,
+        best_of: int | None = None, reward_model: str | Path | Model | None = None,
         on_text: Callable[[int, str], None] | None = None, **sampling: Any,
     ) -> Any:  # fmt: skip
         """Go on from a prompt, or from several at once; the text is returned without its prompt.
@@ -248,6 +250,8 @@ class Model:
                   ids that are written are returned, without those of the prompt and of the end of a document
         draft     a smaller model that reads the same tokens, or its folder: it guesses some, by default four at a time,
                   which this one computes in one pass. The text is the same
+        best_of   draw so many texts, and return the one to which `reward_model`, a model or its folder, gives the
+                  highest score as the reply to the prompt
         sampling  the fields of SamplingSettings: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty,
                   speculate, stop, seed, json_schema, regex, grammar, one_of, window, engine, weights
         on_text   called with (row, piece of text) as the text is written
@@ -266,7 +270,10 @@ class Model:
             must_predict(predictor, self.folder)
             instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
             raise InputError(f"this model does not go on with a text, it answers a source: {instead}")
+        best = self._best_of(best_of, reward_model)
         if tokens is not None:
+            if best is not None:
+                raise InputError("tokens: a reward model reads texts: give prompts, or leave best_of out")
             if prompt != "" or on_text is not None or settings.stop or settings.forms:
                 what = "`prompt`, `on_text`, `stop` and the forms (`regex`, ...) are of texts"
                 raise InputError(f"tokens: ids are given and returned: {what}")
@@ -281,9 +288,30 @@ class Model:
             raise InputError(f"this model has no tokenizer, since it was not trained on text: {remedy}")
         from ..tasks.writing import TextGenerator
 
-        module, guessing = self._with_weights(), self._draft(draft)
-        texts = TextGenerator(self.tokenizer).generate(module, prompts, settings, on_text, guessing)
+        writer, module, guessing = TextGenerator(self.tokenizer), self._with_weights(), self._draft(draft)
+        if best is None:
+            texts = writer.generate(module, prompts, settings, on_text, guessing)
+        else:
+            texts = best.texts(prompts, lambda one: writer.generate(module, prompts, one, None, guessing), settings)
+            show = on_text or (lambda *_: None)
+            for row, text in enumerate(texts):
+                show(row, text)
         return texts[0] if one else texts
+
+    def _best_of(self, count: int | None, reward_model: str | Path | Model | None) -> BestOf | None:
+        """What chooses among texts that are drawn; None where neither is said. Raises InputError where one of the two
+        is missing, and for a model that scores no replies."""
+        if count is None and reward_model is None:
+            return None
+        from ..generation.steps import device_of
+        from ..tasks.best_of import best_of
+
+        if reward_model is None:
+            return best_of(count, None, None, "")
+        if isinstance(reward_model, Model):
+            return best_of(count, reward_model.predictor, reward_model._with_weights(), "the reward model")
+        model = Model.from_folder(reward_model, device=str(device_of(self.module)))
+        return best_of(count, model.predictor, model.module, str(reward_model))
 
     def _draft(self, draft: str | Path | Model | None) -> Any:
         """The module of a draft model. Raises InputError where it reads other tokens."""
@@ -348,7 +376,8 @@ class Model:
 
     def predict(
         self, source: Any, *, scores: bool = False, models: Sequence[str | Path | Model] = (),
-        progress: Callable[[int, int], None] | None = None, bad_rows: Literal["stop", "skip"] = "stop", **settings: Any,
+        progress: Callable[[int, int], None] | None = None, bad_rows: Literal["stop", "skip"] = "stop",
+        best_of: int | None = None, reward_model: str | Path | Model | None = None, **settings: Any,
     ) -> Any:  # fmt: skip
         """Answer an input, or a list of inputs, as the task says on which the model was trained: a text is gone on
         with, translated, told its class.
@@ -361,13 +390,16 @@ class Model:
         models    others that answer together with it, where that can be
         progress  called with (done, in all)
         bad_rows  "skip": an input that cannot be answered has the answer None, and a warning counts these
+        best_of   of a model that replies: draw so many replies, and give the one to which `reward_model`, a model or
+                  its folder, gives the highest score
         settings  fields of the class `model.predictor.settings`
 
         Raises ConfigError, InputError, DataError.
         """
         predictor = must_predict(self.predictor, self.folder)
         chosen = predictor.settings.read(settings)
-        modules = self.together(models)
+        modules, best = self.together(models), self._best_of(best_of, reward_model)
+        predictor = predictor if best is None else best.replying(predictor)
         return predict(predictor, modules, source, chosen, scores=scores, progress=progress, bad_rows=bad_rows)
 
     def together(

@@ -117,6 +117,9 @@ def add_options(verb: Verb, parser: Parser) -> None:
         parser.add("--scores", None, "print each text's score before it, separated by a tab")
         bad = "a line or a row that cannot be read or answered: stop there, or give it an empty answer and count it"
         parser.add_argument("--bad-rows", choices=("stop", "skip"), default="stop", help=bad)
+    if verb.live or verb.converses:
+        parser.add("--best-of", "N", "draw so many, and give the one that --reward-model scores highest", type=int)
+        parser.add("--reward-model", "RUN", "a model that scores replies")
     if verb.prefix:
         parser.add("--prefix", "TEXT", "text that every output begins with")
     if verb.ensemble:
@@ -152,16 +155,20 @@ def use_model(verb: Verb, given: Given) -> int:
         raise InputError(f"{given['run']}: {what}: transformula {predictor.verb} {given['run']}")
     if verb.live:
         return go_on(model, given, settings)
+    best = model._best_of(given["best_of"], given["reward_model"]) if verb.converses else None
+    predictor = best.replying(must_predict(predictor)) if best is not None else predictor
     taking_turns = verb.converses and not given["sources"] and given["input"] is None and sys.stdin.isatty()
     if taking_turns and given["output"] is None and not given["json"] and given["format"] in (None, "text"):
         return converse(predictor.conversation(model.module, settings))  # type: ignore[union-attr]
     modules = model.together(given["others"], **opening) if verb.ensemble else [model.module]
-    return answer(verb, model, modules, given, settings)
+    return answer(verb, model, predictor, modules, given, settings)
 
 
-def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, settings: Settings) -> int:
+def answer(
+    verb: Verb, model: Model, predictor: Any, modules: Sequence[Any], given: Given, settings: Settings
+) -> int:
     """Print the answers to inputs as these come."""
-    from ..api.inputs import must_predict, stream
+    from ..api.inputs import stream
     from ..data.preview import counting
 
     output, direct = given["output"], given["output"] is None and not given["json"]
@@ -178,7 +185,6 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     with counting(f"{verb.name}: inputs", show) as progress, ExitStack() as ending:
         if kept is not None:
             ending.callback(kept.leave)
-        predictor = must_predict(model.predictor, model.folder)
         pieces = stream(predictor, modules, arriving, settings, prefix=prefix, bad_rows=inputs.bad_rows)
         for some in pieces:
             for value, best in some:
@@ -235,7 +241,8 @@ def go_on(model: Model, given: Given, settings: Settings) -> int:
         sys.stdout.flush()
         before = ""
 
-    texts = model.generate(prompts, draft=given["draft"], on_text=show if live else None, **settings.plain())
+    beside = {key: given[key] for key in ("draft", "best_of", "reward_model")}
+    texts = model.generate(prompts, on_text=show if live else None, **beside, **settings.plain())
     if live:
         print(before)
         return 0

@@ -276,7 +276,7 @@ def parts_of(
 class Conversation:
     """A dialogue that goes on: `reply` adds a message and its reply to `messages`."""
 
-    def __init__(self, chat: Replying, model: Any, settings: ReplySettings) -> None:
+    def __init__(self, chat: Any, model: Any, settings: ReplySettings) -> None:
         self.chat, self.model, self.settings = chat, model, settings
         self.messages: list[Message] = []
 
@@ -289,9 +289,8 @@ class Conversation:
             messages = [*self.messages, *messages_of([{"role": role, "content": text}], "the result", whole=False)]
             check_results(messages, "the conversation")
             self.chat.check_roles(messages[-1:], "the result")
-        ((reply,),) = self.chat.predict(
-            [self.model], [messages], self.settings, on_text=lambda _, piece: on_text(piece)
-        )
+        show = lambda _, piece: on_text(piece)  # noqa: E731
+        reply: Reply = self.chat.predict([self.model], [messages], self.settings, on_text=show)[0][0]
         content = read_calls(reply.text)[0] if reply.tool_calls else reply.text
         called = {"tool_calls": reply.tool_calls} if reply.tool_calls else {}
         self.messages = [*messages, {"role": REPLIES, "content": content, **called}]

@@ -61,8 +61,8 @@ Score replies with a trained reward model: a higher number is a better reply to 
 message, a tab and the reply; a .jsonl file has rows with messages, the last of which is the reply, or with prompt and
 reply. The numbers have no unit: they compare replies to one message.""",
         examples=(
-            'printf "A taxi, please.\\tGladly.\\n" | transformula score runs/reward',
             "transformula score runs/reward --input replies.jsonl --format jsonl --output scores.jsonl",
+            'printf "A taxi, please.\\tGladly.\\n" | transformula score runs/reward',
         ),
         takes="REPLY",
         answers="scores",
