@@ -253,6 +253,17 @@ def test_the_template_of_what_is_loaded_stays(before, rows, tmp_path):
     assert isinstance(Model.from_folder(made.folder).predict("What is 3?", max_tokens=3), str)
 
 
+def test_a_reference_of_its_own_is_found_from_every_folder(before, rows, tmp_path, monkeypatch):
+    folder_of(task_of(rows, loss="sft"), tmp_path / "other", seed=9)
+    monkeypatch.chdir(tmp_path)
+    made = run(before, rows, tmp_path / "run", steps=2, reference="other", lr_schedule="constant")
+    assert made.scores["drift"] > 0 and made.task.reference.named == "other"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = train(resume=made.folder, steps=4, quiet=True)
+    assert again.task.reference.identity == made.task.reference.identity != frozen_model(before).identity
+
+
 def test_adapters_alone_are_trained(before, rows, tmp_path):
     made = run(before, rows, tmp_path / "run", steps=6, lora="rank=2")
     was, now = (Model.from_folder(each).module.state_dict() for each in (before, made.folder / "last"))
@@ -268,7 +279,9 @@ def test_a_report(before, rows, tmp_path, capsys):
         "longer reply", "likelier to the reference",
     }  # fmt: skip
     assert scores["margin"]["interval"][0] < made.scores["margin"] < scores["margin"]["interval"][1]
-    assert scores["win rate"]["score"] == made.scores["win_rate"] and "drift" in repr(report)
+    assert scores["win rate"]["score"] == made.scores["win_rate"] and "drift: KL from the reference" in repr(report)
+    shown = report.data["examples_shown"]
+    assert {one["score"] for one in shown["best"]} == {100.0} and shown["best"][0]["references"]
     other = evaluate(made.folder, data=rows, reference=str(made.folder))
     assert other.data["scores"]["drift"]["score"] == pytest.approx(0, abs=1e-6)
     plain = evaluate(before, task="preference", data=rows)  # of any decoder, by its own likelihoods

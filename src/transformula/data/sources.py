@@ -406,14 +406,16 @@ def absolute_names(value: Any) -> Any:
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of data as a run records them: its files, and the folders of a tokenizer and of how pictures are read,
-    are found from every folder."""
+    """Settings of data as a run records them: its files, and the folders of a tokenizer, of a frozen reference and of
+    how pictures are read, are found from every folder."""
     files = {key: absolute_names(settings[key]) for key in SOURCES if key in settings}
     tokenizer, pictures = settings.get("tokenizer"), settings.get("preprocessing")
     if tokenizer is not None and tokenizer not in tokenizers:
         files["tokenizer"] = absolute_names(tokenizer)
     if pictures not in (None, "none"):
         files["preprocessing"] = absolute_names(pictures)
+    if settings.get("reference") is not None:
+        files["reference"] = absolute_names(settings["reference"])
     return {**settings, **files}
 
 

@@ -4,6 +4,7 @@ model has drifted from a frozen reference, and how often a judge prefers its rep
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,10 @@ class Drawing:
         theirs = self._theirs[places]
         lengths = [len(each.written.ids) for each in theirs]
         found += [
-            per_token(divergences(model, frozen, [each.text for each in ours]), "drift"),
+            replace(
+                per_token(divergences(model, frozen, [each.text for each in ours]), "drift"),
+                signature="KL from the reference, nats per token of the drawn replies",
+            ),
             mean_of("reference length", "tokens of a reply of the reference", lengths, higher=False),
         ]
         if judge is None:

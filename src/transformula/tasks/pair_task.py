@@ -138,8 +138,8 @@ class PairTask(PartsTask):
 def pair_report(
     task: PairTask, measured: Sequence[Measured], margins: np.ndarray, notes: Sequence[str]
 ) -> ScoreReport:
-    """Scores with their intervals, that of pairs beside the baselines, and the pairs of the highest and of the lowest
-    margin."""
+    """Scores with their intervals, that of pairs beside the baselines, and pairs that are right and wrong, those of the
+    largest margins first."""
     beside, records = task.baselines(), list[Any](task.validation.records)
     rows = [ScoreRow(each, interval_of(resample(each)), {}) for each in measured]
     rows = [replace(row, baselines=beside) if row.measured.key == task.score else row for row in rows]
@@ -148,9 +148,10 @@ def pair_report(
         record = records[place]
         chosen, rejected = (message_text(record[side][0]) for side in SIDES)
         better = chosen if margins[place] > 0 else rejected
-        return Example(place, float(margins[place]), better, [chosen], message_text(record["prompt"][-1]))
+        return Example(place, float(right[place]), better, [chosen], message_text(record["prompt"][-1]))
 
-    best, worst = (list(map(example, places)) for places in best_and_worst(margins))
+    right = measured[0].sentences
+    best, worst = (list(map(example, places)) for places in best_and_worst(right, np.abs(margins).tolist()))
     written = [message_text(record["chosen"][0]) for record in records]
     return ScoreReport(rows, best, worst, "", [*task.notes, *notes], written)
 

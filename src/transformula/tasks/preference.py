@@ -175,7 +175,8 @@ def measured_pairs(
     whose = "gained since the reference" if loss.gains else "of the model itself"
     what = f"{'mean' if loss.options.means else 'sum'} of log P, chosen less rejected, {whose}"
     nats = torch.stack([-said.sums[:, 0], said.tokens[:, 0]], -1).numpy()
-    scores = [accuracy_of(margins), mean_of("margin", what, margins, digits=2), per_token(nats, "chosen loss")]
+    chosen = replace(per_token(nats, "chosen loss"), signature="nats per token of the chosen replies")
+    scores = [accuracy_of(margins), mean_of("margin", what, margins, digits=2), chosen]
     rows = spread_rows(len(task.validation.records), task.chosen.written)
     if rows:
         some = [task.validation.records[row] for row in rows]
