@@ -37,14 +37,15 @@ DATA = {
     "captioning": "pictures", "dialogue": "chats.jsonl", "multiple-choice": "choices.jsonl",
     "visual-question-answering": "pictures/questions.jsonl",
     "audio-classification": "tones.tsv",
+    "preference": "preferred.jsonl", "reward-model": "preferred.jsonl",
 }  # fmt: skip
 COLUMNS = {"source": "text", "target": "other"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "translation": COLUMNS, "summarization": COLUMNS, "classification": {"text": "text", "label": "label"},
-    "image-classification": {"patch": 4}, "visual-question-answering": {"patch": 4},
+    "image-classification": {"patch": 4}, "visual-question-answering": {"patch": 4}, "preference": {"loss": "orpo"},
     "masked-language-modeling": {"mask_words": True}, "replaced-token-detection": {"mask_words": True},
 }  # fmt: skip
-BYTES = {"multiple-choice", "dialogue", "question-answering"}
+BYTES = {"multiple-choice", "dialogue", "question-answering", "preference", "reward-model"}
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, draw = tmp_path_factory.mktemp("ragged"), random.Random(1)
     texts = [" ".join(draw.choices(WORDS, k=1 + draw.randrange(12))) for _ in range(60)]
     rows: dict[str, list[Any]] = {"tags.jsonl": [], "questions.jsonl": [], "chats.jsonl": [], "choices.jsonl": []}
+    rows["preferred.jsonl"] = []
     for number, text in enumerate(texts):
         words = text.split()
         rows["tags.jsonl"].append({"tokens": words, "tags": [draw.choice("AB") for _ in words]})
@@ -60,6 +62,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows["questions.jsonl"].append({"question": f"{number}?", "context": f"{number} {text}", "answers": answers})
         said = [{"role": "user", "content": f"{number}?"}, {"role": "assistant", "content": text}]
         rows["chats.jsonl"].append({"messages": said})
+        rows["preferred.jsonl"].append({"prompt": f"{number}?", "chosen": text, "rejected": f"no {words[0]}"})
         rows["choices.jsonl"].append({"context": f"{number} {text}", "choices": [text, "no"], "label": number % 2})
     for name, each in rows.items():
         (folder / name).write_text("\n".join(map(json.dumps, each)))
@@ -109,12 +112,14 @@ def joined(batches: list[Batch]) -> Batch:
     inputs = {name: tensors([batch.inputs[name] for batch in batches]) for name in first.inputs}
     lengths = {}
     for name in {name for batch in batches for name in batch.lengths} | set(first.lengths):
-        whole = [torch.full((len(b.targets),), b.inputs[name].shape[1]) for b in batches]
+        whole = [torch.full(b.inputs[name].shape[:-1], b.inputs[name].shape[-1]) for b in batches]
         lengths[name] = torch.cat([b.lengths.get(name, size) for b, size in zip(batches, whole, strict=True)])
     for name in inputs:  # without padding in each, and with in all
-        sizes = [batch.inputs[name].shape[1] for batch in batches]
-        if inputs[name].dim() == 2 and len(set(sizes)) > 1 and name not in lengths:
-            lengths[name] = torch.cat([torch.full((len(b.targets),), b.inputs[name].shape[1]) for b in batches])
+        sizes = [batch.inputs[name].shape[-1] for batch in batches]
+        sequences = inputs[name].dtype == torch.int64 or inputs[name].dim() == 2  # no pictures
+        if sequences and len(set(sizes)) > 1 and name not in lengths:
+            shapes = [batch.inputs[name].shape for batch in batches]
+            lengths[name] = torch.cat([torch.full(shape[:-1], shape[-1]) for shape in shapes])
     more = {"draws": tensors([batch.draws for batch in batches])} if hasattr(first, "draws") else {}  # type: ignore[attr-defined]
     return replace(first, inputs=inputs, targets=tensors([b.targets for b in batches], -100), lengths=lengths, **more)
 
