@@ -315,6 +315,24 @@ def test_replies(tmp_path: Path) -> None:
     assert "\n".join(said(out, lines)) == "\n".join(ours)
 
 
+@pytest.mark.parametrize("to", ["onnx", pytest.param("torch-export", marks=slow)])
+def test_numbers_of_replies(to: str, tmp_path: Path) -> None:
+    """Of a reply to a message, of one that ends a dialogue, and of those that are longer than the model reads."""
+    rows = [{"prompt": f"{NAMES[n % 12]} {n}", "chosen": NAMES[-n % 12], "rejected": f"no {n}"} for n in range(12)]
+    numbers = {"context": 60}
+    folder, module, kind = trained(tmp_path, "reward-model", rows, tokenizer="bytes", numbers=numbers)
+    out = export(folder, tmp_path / "out", to=to)
+    roles = ("system", "user", "assistant", "user", "assistant")
+    dialogues = [[{"role": role, "content": role * times} for role in roles] for times in (1, 3, 9)]
+    dialogues.append([{"role": "system", "content": "x" * 70}, *dialogues[0][1:3]])
+    lines = ["Anna\tBob", " Anna\t Bob ", "\t", "x" * 200 + "\tBob", "Anna\t" + "y" * 200, *map(json.dumps, dialogues)]
+    given = [json.loads(line) if line.startswith("[") else line for line in lines]
+    answers = [best for best, in kind.predict([module], kind.opened(given), kind.settings())]
+    assert len({best.text for best in answers}) > 5 and sum(bool(best.note) for best in answers) == 6
+    assert answers[0].text == answers[1].text
+    same([best.text for best in answers], said(out, lines))
+
+
 def test_what_is_read_again_answers_as_the_model_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _, _ = trained(tmp_path, "classification", LABELED, tokenizer="bytes", max_tokens=20)
     export(folder, tmp_path / "out", to="pytorch")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..data.conversations import REPLIES
 from ..data.encoded import pad_rows
-from ..data.messages import Message, messages_of
+from ..data.messages import Message, message_text, messages_of
 from ..errors import InputError
 from ..generation.steps import device_of
 from ..model.transformer import evaluating
@@ -95,7 +95,8 @@ class ReplyScorer(Predictor):
             self.chat.check_roles(messages, place)
             if not messages or messages[-1]["role"] != REPLIES:
                 raise InputError(f"{place}: ends without a reply of the role {REPLIES}, which is what is scored")
-            dialogues.append(messages)
+            stripped = [{**one, "content": one["content"].strip()} for one in messages]  # as in training
+            dialogues.append([*filter(message_text, stripped[:-1]), stripped[-1]])
         return dialogues
 
     def encode(self, dialogues: Sequence[Sequence[Message]]) -> tuple[list[np.ndarray], list[bool]]:
