@@ -129,6 +129,17 @@ def test_what_is_no_pair(tmp_path, row, error, said):
         read(written(tmp_path, row))
 
 
+def test_columns_that_contradict(tmp_path):
+    rated = [("Hello", 3), ("Go", 1)]
+    both = written(tmp_path, *({"prompt": "Hi", **SIDES, "said": text, "stars": stars} for text, stars in rated))
+    (pair,), _ = read(both, reply="said", rating="stars")  # those that are named, though chosen and rejected are there
+    assert pair["chosen"] == said("Hello") and len(read(both)[0]) == 2
+    with pytest.raises(ConfigError, match="reply: chosen says that rows are pairs, and this that they are rated"):
+        read(both, reply="said", chosen="chosen")
+    with pytest.raises(ConfigError, match="pairing: is of rated replies"):
+        read(both, pairing="all")
+
+
 def test_a_row_without_a_side_is_named(tmp_path):
     with pytest.raises(DataError, match=r"rows.jsonl:2: has no column 'rejected'"):
         read(written(tmp_path, {"prompt": "Hi", **SIDES}, {"prompt": "Hi", "chosen": "Hello"}))

@@ -200,10 +200,14 @@ def test_what_is_too_long_is_cut_and_counted(tmp_path):
 
 
 def test_settings_that_contradict(rows):
+    options = [KIND.settings.read({"loss": loss}).options for loss in ("dpo", "simpo")]
+    assert [(one.beta, one.gamma, one.means) for one in options] == [(0.1, 1.0, False), (2.0, 1.0, True)]
     for given, said in [
         ({"loss": "orpo", "normalize": True}, "normalize: orpo says itself"),
         ({"loss": "ipo", "label_smoothing": 0.1}, "label_smoothing: ipo has none"),
         ({"judge": "polite", "written": 0}, "judge: there are no replies"),
+        ({"loss": "orpo", "gamma": 0.5}, "gamma: orpo asks for no margin"),
+        ({"loss": "sft", "beta": 0.5}, "beta: sft has none"),
     ]:
         with pytest.raises(ConfigError, match=said):
             task_of(rows, **given)

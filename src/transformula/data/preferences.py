@@ -101,9 +101,16 @@ def columns_for(sources: Any, names: Sequence[str], settings: Any) -> dict[str, 
         stated: str | None = getattr(settings, key)
         return stated or next((name for name in common if name in names), None)
 
-    sides = {side: known(side, [side]) for side in SIDES}
+    stated = [key for key in ("reply", "rating") if getattr(settings, key) is not None]
+    both = [side for side in SIDES if getattr(settings, side) is not None]
+    if stated and both:
+        what = f"{both[0]} says that rows are pairs, and this that they are rated"
+        raise ConfigError(f"{stated[0]}: {what}; leave one out")
+    sides = {side: None if stated else known(side, [side]) for side in SIDES}
     prompt = known("prompt", PROMPTS)
     if all(sides.values()):
+        if settings.pairing == "all":
+            raise ConfigError("pairing: is of rated replies, and these rows are pairs already; leave it out")
         return {name: column for name, column in {"prompt": prompt, **sides}.items() if column is not None}
     rated = {"prompt": prompt, "reply": known("reply", REPLY_COLUMNS), "rating": known("rating", RATINGS)}
     if all(rated.values()) and not any(sides.values()):

@@ -21,7 +21,7 @@ class PreferenceSettings(PreferenceColumns, TemplateSettings):
         None, gt=0, description="how strongly a loss holds to the reference (dpo, ipo), or its weight (orpo) or scale"
         " (simpo); by default 0.1, of simpo 2",
     )  # fmt: skip
-    gamma: float = Field(1.0, ge=0, description="the margin that simpo asks for")
+    gamma: float | None = Field(None, ge=0, description="the margin that simpo asks for; by default 1")
     label_smoothing: float = Field(
         0.0, ge=0, lt=0.5, description="the share of pairs that are taken to be the wrong way round, of dpo and simpo"
     )
@@ -46,10 +46,15 @@ class PreferenceSettings(PreferenceColumns, TemplateSettings):
             raise ValueError(f"normalize: {self.loss} says itself which it takes; leave it out")
         if self.label_smoothing and self.loss not in ("dpo", "simpo"):
             raise ValueError(f"label_smoothing: {self.loss} has none; leave it out")
+        if self.gamma is not None and self.loss != "simpo":
+            raise ValueError(f"gamma: {self.loss} asks for no margin; leave it out")
+        if self.beta is not None and self.loss == "sft":
+            raise ValueError("beta: sft has none; leave it out")
         return self
 
     @property
     def options(self) -> LossOptions:
         """The numbers of the loss."""
         means = self.loss in MEANS if self.normalize is None else self.normalize
-        return LossOptions(self.beta or BETAS[self.loss], self.gamma, self.label_smoothing, means)
+        gamma = 1.0 if self.gamma is None else self.gamma
+        return LossOptions(self.beta or BETAS[self.loss], gamma, self.label_smoothing, means)
