@@ -46,6 +46,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines("articles.jsonl", [json.dumps({"text": text(20), "summary": text()}) for _ in range(200)])
     chats = ([{"role": role, "content": text()} for role in ("user", "assistant") * 2] for _ in range(200))
     lines("chats.jsonl", [json.dumps({"messages": messages}) for messages in chats])
+    preferred = ({key: text() for key in ("prompt", "chosen", "rejected")} for _ in range(200))
+    lines("preferred.jsonl", list(map(json.dumps, preferred)))
     columns = ["_", draw.choice(["NOUN", "VERB"]), *"______"]
     sentences = (
         [f"{n}\t{word}\t" + "\t".join(columns) for n, word in enumerate(text().split(), 1)] for _ in range(200)
