@@ -75,11 +75,13 @@ def test_a_student_of_other_tokens_learns_from_it(work: Path, tmp_path: Path) ->
 
 
 def test_sources_need_no_targets(work: Path, tmp_path: Path) -> None:
-    (tmp_path / "alone.txt").write_text("t 1 2\nt 3\n")
+    (tmp_path / "alone.a").write_text("t 1 2\nt 3\n")
     (tmp_path / "rows.jsonl").write_text('{"id": 1, "source": "t 4"}\n{"id": 2, "source": "t 5 6"}\n')
     made = distill(work / "pairs", out=tmp_path / "new.jsonl", data=str(tmp_path / "rows.jsonl"), beam=1, min_length=2)
     assert [row["source"] for row in rows_in(made.file)] == ["t 4", "t 5 6"]
     assert made.about["data"] == [str(tmp_path / "rows.jsonl")]
+    lines = distill(work / "pairs", out=tmp_path / "lines.jsonl", data=str(tmp_path / "alone.a"), beam=1, min_length=2)
+    assert [row["source"] for row in rows_in(lines.file)] == ["t 1 2", "t 3"]
 
 
 def test_a_language_model_goes_on_with_documents(work: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.training.test_loop import same
 from transformula import load, train
 from transformula.api.identity import identity_of, settled
 from transformula.api.teaching import same_tokenizer
+from transformula.data.cache import cache_entries, clear_cache
 from transformula.errors import CheckpointError, ConfigError, InputError
 from transformula.runs.folder import RunFolder
 from transformula.tokenizers.base import tokenizers
@@ -79,6 +80,7 @@ def test_a_run_says_who_teaches_it(data: Path, runs: dict[str, Path], tmp_path: 
     assert manifest["teacher"]["parameters"] == sum(p.numel() for p in load(runs["text"]).module.parameters())
     assert (config["teacher"], config["teacher_weight"]) == (str(runs["text"]), 0.25)
     assert {"teacher_kl", "teacher_agreement", "loss", "bits_per_byte"} <= run.scores.keys()
+    assert f"the teacher says the same in {100 * run.scores['teacher_agreement']:.1f} % (KL " in repr(run)
     assert "teacher" not in RunFolder.open(runs["text"]).manifest()
 
 
@@ -92,10 +94,12 @@ def test_it_changes_what_is_learned_and_no_weight_changes_nothing(
             "none": {"teacher": str(runs["text"]), "teacher_weight": 0.0},
             "taught": {"teacher": str(runs["text"])},
             "hotter": {"teacher": str(runs["text"]), "teacher_temperature": 5.0},
+            "kept": {"teacher": str(runs["text"]), "teacher_kept": 3},
         }.items()
     }
     assert same(weights["alone"], weights["none"])
     assert not same(weights["alone"], weights["taught"]) and not same(weights["taught"], weights["hotter"])
+    assert not same(weights["taught"], weights["kept"])
 
 
 def test_a_student_comes_nearer_to_its_teacher(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
@@ -115,6 +119,16 @@ def test_a_run_that_goes_on_is_the_one_that_was_not_stopped(
     kind(data, tmp_path / "parts", **{**given, "steps": 3})
     parts = train(resume=str(tmp_path / "parts"), steps=6, quiet=True)
     assert same(whole.folder / "last", parts.folder / "last")
+
+
+def test_a_run_whose_teacher_is_kept_goes_on_as_it_began(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    given = {"teacher": str(runs["text"]), "teacher_kept": 4, "lr_schedule": "constant", "accumulate": 2}
+    whole = language(data, tmp_path / "whole", **{**given, "steps": 6})
+    language(data, tmp_path / "parts", **{**given, "steps": 3})
+    clear_cache()
+    parts = train(resume=str(tmp_path / "parts"), steps=6, quiet=True)
+    assert same(whole.folder / "last", parts.folder / "last")
+    assert [entry.kind for entry in cache_entries()].count("teacher") == 1
 
 
 def test_a_teacher_that_changed_is_refused(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
@@ -142,7 +156,7 @@ def test_no_teacher_joins_a_run_on_its_way(data: Path, runs: dict[str, Path], tm
 @pytest.mark.parametrize(
     ("kind", "teacher", "given", "message"),
     [
-        (language, "other", {}, "gives texts other ids .*tokenizer=.*transformula distill"),
+        (language, "other", {}, "gives texts other ids .*tokenizer=.*transformula distill .*/other --out"),
         (language, "text", {"loss_chunks": 2}, "loss_chunks: a teacher's logits are compared .*as a whole"),
         (language, "text", {"context": 24}, "has learned 16 positions, and the batches have 24"),
         (language, "labels", {}, "is no teacher for this task: .*"),
@@ -173,9 +187,9 @@ def test_a_task_without_logits_names_those_that_have_them(data: Path, runs: dict
 
 
 def test_its_options_are_read_only_with_it(data: Path, tmp_path: Path) -> None:
-    for key in ("teacher_weight", "teacher_temperature"):
+    for key in ("teacher_weight", "teacher_temperature", "teacher_kept"):
         with pytest.raises(ConfigError, match=f"{key}: is read only with .*teacher"):
-            language(data, tmp_path / "run", **{key: 0.7})
+            language(data, tmp_path / "run", **{key: 7 if key == "teacher_kept" else 0.7})
 
 
 def test_a_task_that_asks_nobody_is_refused_where_a_teacher_is_named(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ OTHER = {
     "beta1": 0.8, "beta2": 0.9, "momentum": 0.9, "clip": 2.0, "lr_schedule": "cosine", "warmup": 0.3, "decay": 0.5,
     "final_lr": 0.1, "freeze": "words.*", "precision": "bf16", "threads": 2, "evaluate_every": 3,
     "select": "perplexity", "patience": 2, "average": 0.5, "average_checkpoints": 2,
-    "teacher_weight": 0.3, "teacher_temperature": 4.0,
+    "teacher_weight": 0.3, "teacher_temperature": 4.0, "teacher_kept": 8,
 }  # fmt: skip
 """Another value for each setting of training that decides numbers."""
 

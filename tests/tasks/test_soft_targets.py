@@ -10,13 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.training.killed import classification, dialogue, language, translation, write_data
-from transformula.errors import InputError
+from tests.training.killed import classification, dialogue, language, stream, translation, write_data
+from transformula.errors import ConfigError, InputError
 from transformula.model import build
 from transformula.tasks.base import IGNORED, Batch, tasks
+from transformula.tasks.kept_targets import KeptTargets
 from transformula.tasks.losses import AT_ONCE
 from transformula.tasks.soft import soft_of
 from transformula.tasks.soft_targets import Teacher, agreement, soft_loss, taught
+from transformula.training.fit import parts_of
 
 
 def kl_by_hand(student: Tensor, teacher: Tensor, weights: Tensor, temperature: float) -> Tensor:
@@ -98,6 +100,24 @@ def test_rows_that_one_table_lacks_are_left_out_by_the_teacher(own: int, theirs:
 def test_logits_of_other_positions_are_refused() -> None:
     with pytest.raises(InputError, match=r"teacher's logits are \(4, 5\) where the student's are \(3, 5\)"):
         soft_loss(drawn(3, 5), drawn(4, 5), torch.ones(3))
+
+
+def test_of_some_classes_the_teacher_s_probabilities_are_renormalized() -> None:
+    student, teacher, weights = (
+        drawn(6, 5).requires_grad_(),
+        2 * drawn(6, 5, seed=2),
+        torch.tensor([1, 1, 0, 2, 1, 1.0]),
+    )
+    some, ids = teacher.topk(2, dim=-1)
+    kept = torch.full_like(teacher, -torch.inf).scatter(-1, ids, some)
+    loss, expected = soft_loss(student, some, weights, 2.0, ids), soft_loss(student, kept, weights, 2.0)
+    torch.testing.assert_close(loss, expected)
+    one, other = (torch.autograd.grad(each, student)[0] for each in (loss, expected))
+    torch.testing.assert_close(one, other)
+    whole, all_ids = teacher.topk(5, dim=-1)
+    torch.testing.assert_close(
+        soft_loss(student, whole, weights, 2.0, all_ids), soft_loss(student, teacher, weights, 2.0)
+    )
 
 
 # tasks
@@ -198,6 +218,48 @@ def test_agreement_with_the_teacher_stands_beside_the_scores(name: str, tmp_path
     itself = taught(task, Teacher(model, 1.0, 0.5))
     own = {each.key: each.score for each in agreement(itself, model)}
     assert own == {"teacher_kl": pytest.approx(0, abs=1e-9), "teacher_agreement": 1.0}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_kept_is_what_would_be_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, asked, model = both(KINDS[name], tmp_path)
+    teacher = asked.teacher
+    kept = taught(task, teacher, kept=1000)  # all classes
+    batches = [each.batch(3) for each in (asked, kept)]
+    assert torch.equal(batches[0].targets, batches[1].targets) and not batches[0].said
+    torch.testing.assert_close(*(each.loss(model, b) for each, b in zip((asked, kept), batches, strict=True)))
+    few = taught(task, teacher, kept=2)
+    said = few.batch(3).said
+    assert said["logits"].shape[-1] == said["ids"].shape[-1] == 2 and len(said["ids"]) == len(batches[0].targets)
+    parts = parts_of(few.batch(3), 3)
+    shares = type(few).shared(few, parts)
+    whole = few.loss(model, few.batch(3))
+    torch.testing.assert_close(sum(s * few.loss(model, part) for part, s in shares), whole, rtol=1e-5, atol=1e-6)
+    # another run of these batches, of another model, asks nobody
+    monkeypatch.setattr(KeptTargets, "_ask", None)
+    again = taught(task, teacher, kept=2).batch(3).said
+    assert torch.equal(again["logits"], said["logits"]) and torch.equal(again["ids"], said["ids"])
+    with pytest.raises(TypeError):
+        taught(task, Teacher(teacher.module, 1.0, 0.5, {"sha256": "other weights"}), kept=2).batch(3)
+
+
+def test_micro_batches_are_kept_by_their_place(tmp_path: Path) -> None:
+    task, asked, _ = both(language, tmp_path)
+    kept = taught(task, asked.teacher, kept=4, accumulate=2)
+    for step, micro in ((0, 0), (0, 1), (40, 1), (1, 0)):  # of two entries
+        batch = kept.batch(step, micro)
+        whole = asked.teacher_says(task.batch(step, micro)).logits.topk(4, dim=-1)
+        assert torch.equal(batch.said["ids"].flatten(0, 1), whole.indices)
+
+
+def test_what_is_never_met_again_is_not_kept(tmp_path: Path) -> None:
+    masked = object.__new__(tasks.get("masked-language-modeling"))
+    with pytest.raises(ConfigError, match="teacher_kept: .* chooses other positions in each step"):
+        taught(masked, Teacher(torch.nn.Linear(1, 1), 1.0, 0.5), kept=4)
+    write_data(tmp_path)
+    task, model = stream(tmp_path)
+    with pytest.raises(ConfigError, match="teacher_kept: its data are read as the run goes on"):
+        taught(task, Teacher(model, 1.0, 0.5), kept=4)
 
 
 def test_agreement_is_that_of_the_validation_set(tmp_path: Path) -> None:

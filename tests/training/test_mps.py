@@ -125,7 +125,7 @@ def test_batches_go_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "to", to)
     ids = torch.zeros(2, 3, dtype=torch.int64)
     Batch({"tokens": ids}, ids).to(MPS)
-    DrawnBatch({"tokens": ids}, ids, {}, torch.zeros(2, 3, dtype=torch.float64)).to("mps")
+    DrawnBatch({"tokens": ids}, ids, draws=torch.zeros(2, 3, dtype=torch.float64)).to("mps")
     assert moved == [(torch.int64, False)] * 4  # nothing is float64, and nothing is pinned
 
 

@@ -9,7 +9,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula.errors import ConfigError
 from transformula.training import TrainingSettings, train
 
-FOR_THE_TASK = {"batch", "teacher_weight", "teacher_temperature"}
+FOR_THE_TASK = {"batch", "teacher_weight", "teacher_temperature", "teacher_kept"}
 """Read by whoever makes the task."""
 
 

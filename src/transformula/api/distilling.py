@@ -199,17 +199,28 @@ def write_targets(
 
 def sources_of(kind: Any, settings: Any, named: list[str] | None) -> Sequence[Any]:
     """The records whose sources are read: the training rows of its run, or all rows of the data that are named, which
-    may have no target."""
+    may have no target; of files without columns each line is a source."""
+    from ..data.lines import lines_of
     from ..data.records import columns_of, read_records
 
     if named is None:
         rows: Sequence[Any] = kind.source.split(settings).training
         return rows
+    if not kind.source.pictures and settings.file_format is None and all(map(is_plain, named)):
+        return [{"source": text} for name in named for _, text in lines_of(Path(name)) if text.strip()]
     names, _ = columns_of(named, **settings.reading)
-    column = settings.source or ("source" if "source" in names else names[0])
+    column = next((name for name in (settings.source, "source") if name in names), names[0])
     kinds = {"source": "picture"} if kind.source.pictures else {}
     records = read_records(named, {"source": column}, kinds=kinds, like=named, **settings.reading)
     return records.read_all("data", [])
+
+
+def is_plain(name: str) -> bool:
+    """Whether a source is a file whose ending says that it has no columns."""
+    from ..data.format import formats
+
+    path = Path(name)
+    return path.is_file() and path.suffix.lstrip(".") not in formats
 
 
 def picture_name(source: Any) -> str:

@@ -48,6 +48,8 @@ def with_teacher(task: T, training: TrainingSettings, student: Architecture, use
         return task
     from ..interop.weights import hash_of, model_tensors
     from ..tasks.soft_targets import Teacher, taught
+    from ..training.machine import pick_device
+    from ..training.parallel.world import here
 
     dtype = "bfloat16" if training.precision == "bf16" else "float32"
     model = Model.from_folder(path_of(training.teacher, "teacher"), use=use, dtype=dtype)
@@ -61,8 +63,9 @@ def with_teacher(task: T, training: TrainingSettings, student: Architecture, use
     teacher = Teacher(
         model.module, training.teacher_temperature, training.teacher_weight, about, frozenset(model.architecture.inputs)
     )
-    made, batch = taught(task, teacher), task.batch(0, 0)
-    check_predictors(named(training), task, batch, model)
+    teacher.module.to(pick_device(here().device(training.device)))
+    made, batch = taught(task, teacher, training.teacher_kept, training.accumulate), task.batch(0, 0)
+    check_predictors(named(training), task, batch, model, training.teacher)
     check_reading(named(training), made, batch, model.architecture, student)
     return made
 
@@ -79,7 +82,7 @@ def named(training: TrainingSettings) -> str:
     return setting("teacher", shortened(str(training.teacher)))
 
 
-def check_predictors(what: str, task: Task, batch: Batch, model: Model) -> None:
+def check_predictors(what: str, task: Task, batch: Batch, model: Model, named_so: str) -> None:
     """Raise InputError where a teacher reads texts by another tokenizer than the student, says other labels, or reads
     other pictures."""
     from ..tasks.predictor import row_names
@@ -98,7 +101,7 @@ def check_predictors(what: str, task: Task, batch: Batch, model: Model) -> None:
     for key in ("tokenizer", "source"):
         here, there = getattr(student, key, None), getattr(teacher, key, None)
         if here is not None and there is not None and not same_tokenizer(here, there, texts_of(here, batch)):
-            raise InputError(f"{what}: {other_tokens(student, model)}")
+            raise InputError(f"{what}: {other_tokens(student, model, named_so)}")
 
 
 def comparable(value: Any) -> Any:
@@ -152,15 +155,14 @@ def same_tokenizer(one: Tokenizer, other: Tokenizer, texts: Sequence[str] = ()) 
     return all(ids_of(one, text) == ids_of(other, text) for text in (*PROBES, *texts))
 
 
-def other_tokens(student: Predictor, model: Model) -> str:
+def other_tokens(student: Predictor, model: Model, named_so: str) -> str:
     """What is said of a teacher whose tokens are not the student's."""
-    folder = model.folder
-    same = f"give the student the teacher's: {setting('tokenizer', str(folder))}"
+    same = f"give the student the teacher's: {setting('tokenizer', str(model.folder))}"
     what = "its tokenizer gives texts other ids than the student's, so that their logits stand for other tokens"
     if student.method in ("write", "generate"):
         return (
             f"{what}; {same}; or let the teacher write what the student learns, whatever its tokens are: transformula"
-            f" distill {folder} --data DATA --out FILE"
+            f" distill {named_so} --out distilled.jsonl"
         )
     return f"{what}; {same}"
 

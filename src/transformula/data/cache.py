@@ -31,7 +31,7 @@ from .preview import working
 
 ABOUT = "about.json"
 WAIT = 0.1  # seconds between two looks at whether another process is done
-KINDS = ("tokens", "tokenizer", "builtin", "baselines", "reference")
+KINDS = ("tokens", "tokenizer", "builtin", "baselines", "reference", "teacher")
 UNFINISHED = re.compile(r"\..{1,16}\.([0-9a-f]{1,8}|[0-9]+\.old)")  # see `_make` and `_move`
 
 

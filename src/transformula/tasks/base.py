@@ -224,6 +224,7 @@ class Batch:
     inputs   ids (batch, length) int64; pictures (batch, channels, height, width)
     targets  (batch, length) int64; -100 at positions that do not count
     lengths  real positions of each row, (batch,) int64, by input; an input that is not named here has no padding
+    said     what a teacher says of each row, where that is kept: (batch, ...) by name
 
     A subclass holds what is no tensor of rows, unless it says `by_rows`: the first dimension of all that it holds is
     then the row.
@@ -232,6 +233,7 @@ class Batch:
     inputs: Mapping[str, Tensor]
     targets: Tensor
     lengths: Mapping[str, Tensor] = field(default_factory=dict)
+    said: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def by_rows(self) -> bool:
@@ -244,11 +246,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         soon = torch.device(device).type == "cuda"  # on mps a copy that is not waited for may read what was freed
-        inputs, lengths = (
+        inputs, lengths, said = (
             {name: tensor.to(device, non_blocking=soon) for name, tensor in tensors.items()}
-            for tensors in (self.inputs, self.lengths)
+            for tensors in (self.inputs, self.lengths, self.said)
         )
-        return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=soon), lengths=lengths)
+        targets = self.targets.to(device, non_blocking=soon)
+        return replace(self, inputs=inputs, targets=targets, lengths=lengths, said=said)
 
 
 class Task(ABC):

@@ -130,6 +130,7 @@ class MaskedLanguageModeling(MaskedText):
         altered_batches,
         lambda task, output, batch: chosen_soft(output, batch),
         lambda task, model, batch: masked_logits(model, batch),
+        by_place=False,
     )
     score_unit = "nats per masked token"
     others = Filling.of_others

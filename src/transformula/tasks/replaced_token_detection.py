@@ -208,7 +208,7 @@ class ReplacedTokenDetection(MaskedText):
         draws = np.zeros(batch.targets.shape)
         for place, row in enumerate(rows):
             draws[place, : len(row.draws)] = row.draws
-        return DrawnBatch(batch.inputs, batch.targets, batch.lengths, torch.from_numpy(draws))
+        return DrawnBatch(batch.inputs, batch.targets, batch.lengths, draws=torch.from_numpy(draws))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         assert isinstance(batch, DrawnBatch)

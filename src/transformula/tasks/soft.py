@@ -49,8 +49,10 @@ class SoftTargets:
     held_out  task and model -> the batches of the validation set, in order
     soft      task, output and batch -> the distributions that the output says; raises InputError for one that says none
     output    task, model and batch -> the output, as the task's loss has it
+    by_place  each row of a batch has as many distributions, those that do not count included
     """
 
     held_out: Callable[[Any, Any], Iterator[Any]]
     soft: Callable[[Any, Tensor, Any], Soft] = at_targets
     output: Callable[[Any, Any, Any], Any] = output_of
+    by_place: bool = True

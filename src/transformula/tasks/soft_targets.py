@@ -10,7 +10,7 @@ the agreement with the teacher beside them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..errors import InputError
+from ..errors import ConfigError, InputError
 from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from ..words.cpu import wide
-from .base import Batch, Progress, Scores, Task, tasks
+from .base import Batch, Memory, Progress, Scores, Task, tasks
+from .kept_targets import KeptTargets
 from .losses import AT_ONCE, RowTable, is_one, per_token
 from .scores.measured import Measured
 from .soft import Soft, SoftTargets
@@ -32,7 +33,9 @@ T = TypeVar("T", bound=Task)
 COMPARED, SAMPLED = 1 << 14, 1 << 11  # distributions that agreement is measured by, of all and of a sample
 
 
-def soft_loss(student: Tensor, teacher: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+def soft_loss(
+    student: Tensor, teacher: Tensor, weights: Tensor, temperature: float = 1.0, ids: Tensor | None = None
+) -> Tensor:
     """T^2 times the weighted mean of KL(p || q): a scalar, float32 at least, in nats.
 
         p = softmax(teacher / T), q = softmax(student / T)
@@ -40,6 +43,7 @@ def soft_loss(student: Tensor, teacher: Tensor, weights: Tensor, temperature: fl
     student, teacher  logits (terms, classes); of classes that one of them lacks, such as rows of a table that stand for
                       no token, the teacher says nothing: p is 0 there
     weights           (terms,) of the mean; a term of 0 does not count, whatever its logits are
+    ids               (terms, k) int64: the classes whose logits `teacher` has, where these are k; p is 0 of others
 
     The gradient, T (q - p), is made in the forward pass, and is the one tensor of the logits' shape that is kept.
     Without a term that counts the loss is 0. Raises InputError for logits of different terms.
@@ -49,7 +53,7 @@ def soft_loss(student: Tensor, teacher: Tensor, weights: Tensor, temperature: fl
             f"the teacher's logits are {tuple(teacher.shape)} where the student's are {tuple(student.shape)}: they say"
             " something of other positions"
         )
-    loss: Tensor = _SoftLoss.apply(student, teacher, weights, temperature)  # type: ignore[no-untyped-call]
+    loss: Tensor = _SoftLoss.apply(student, teacher, weights, temperature, ids)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -57,7 +61,9 @@ class _SoftLoss(torch.autograd.Function):
     """The loss by the logits of a student and a teacher, weights and a temperature, some rows at a time."""
 
     @staticmethod
-    def forward(ctx: Any, student: Tensor, teacher: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+    def forward(
+        ctx: Any, student: Tensor, teacher: Tensor, weights: Tensor, temperature: float, ids: Tensor | None
+    ) -> Tensor:
         dtype = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
         counted, known = weights > 0, min(student.shape[-1], teacher.shape[-1])
         share = weights.to(dtype) / weights.to(dtype).sum().clamp(min=torch.finfo(dtype).tiny)
@@ -68,11 +74,14 @@ class _SoftLoss(torch.autograd.Function):
             rows = slice(first, first + step)
             log_q = torch.log_softmax(student[rows].to(dtype) / temperature, dim=-1)
             log_p = torch.log_softmax(teacher[rows, :known].to(dtype) / temperature, dim=-1)
-            p = log_p.exp()
-            each[rows] = torch.where(p > 0, p * (log_p - log_q[:, :known]), 0).sum(dim=-1)
+            p, own = log_p.exp(), log_q[:, :known] if ids is None else log_q.gather(-1, ids[rows])
+            each[rows] = torch.where(p > 0, p * (log_p - own), 0).sum(dim=-1)
             if gradient is not None:
                 q = log_q.exp_()
-                q[:, :known] -= p
+                if ids is None:
+                    q[:, :known] -= p
+                else:
+                    q.scatter_add_(-1, ids[rows], -p)
                 # not a product: what is no number at a position that does not count stays out
                 q.mul_(temperature * share[rows, None]).masked_fill_(~counted[rows, None], 0)
                 gradient[rows] = q
@@ -82,9 +91,9 @@ class _SoftLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient if is_one(above) else gradient * above.to(gradient.dtype), None, None, None
+        return gradient if is_one(above) else gradient * above.to(gradient.dtype), None, None, None, None
 
 
 @dataclass
@@ -151,6 +160,12 @@ class Taught(Task):
 
     teacher: Teacher
     compared: SoftTargets
+    kept: KeptTargets | None = None
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        """With what the teacher says of it, where that is kept."""
+        batch = super().batch(step, micro)  # type: ignore[safe-super]
+        return batch if self.kept is None else replace(batch, said=self.kept.of(step, micro))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         teacher = self.teacher
@@ -158,8 +173,12 @@ class Taught(Task):
             return super().loss(model, batch)  # type: ignore[safe-super]
         student: Any = Heard(model)
         labels: Tensor = super().loss(student, batch)  # type: ignore[safe-super]
-        own, said = self.compared.soft(self, student.output, batch), self.teacher_says(batch)
-        soft = soft_loss(own.logits, said.logits, own.weights, teacher.temperature)
+        own = self.compared.soft(self, student.output, batch)
+        if self.kept is None:
+            said, ids = self.teacher_says(batch).logits, None
+        else:
+            said, ids = (batch.said[name].flatten(0, 1) for name in ("logits", "ids"))
+        soft = soft_loss(own.logits, said, own.weights, teacher.temperature, ids)
         return labels * (1 - teacher.weight) + soft.to(labels.dtype) * teacher.weight
 
     @torch.no_grad()
@@ -176,6 +195,14 @@ class Taught(Task):
         """
         scores = super().evaluate(model, progress)  # type: ignore[safe-super]
         return scores.measure(agreement(self, model, SAMPLED if self.validated else COMPARED))
+
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        verdict = super().verdict(scores)  # type: ignore[safe-super]
+        if "teacher_kl" not in scores:
+            return verdict
+        same, kl = 100 * scores["teacher_agreement"], scores["teacher_kl"]
+        return f"{verdict}; the teacher says the same in {same:.1f} % (KL {kl:.3f} nats)"
 
 
 def agreement(task: Taught, model: nn.Module, most: int | None = None) -> Iterator[Measured]:
@@ -205,9 +232,14 @@ def agreement(task: Taught, model: nn.Module, most: int | None = None) -> Iterat
         yield per_token(numbers[:, [1, 2]], "teacher agreement")
 
 
-def taught(task: T, teacher: Teacher) -> T:
+def taught(task: T, teacher: Teacher, kept: int = 0, accumulate: int = 1) -> T:
     """A task that learns from a teacher, too: one of the same class, with the loss and the scores of `Taught`. Raises
-    InputError for a task that has no logits to be compared."""
+    InputError for a task that has no logits to be compared.
+
+    kept        of each distribution so many of the most probable classes are kept in the cache; 0: the teacher is asked
+                in each step
+    accumulate  micro-batches in a step, by which they are kept
+    """
     kind = type(task)
     compared = check_soft(kind)
     made = copy.copy(task)
@@ -215,7 +247,20 @@ def taught(task: T, teacher: Teacher) -> T:
     beside, measures = {"teacher": dict(teacher.about)}, (*task.measures, "teacher_kl", "teacher_agreement")
     own = {"teacher": teacher, "compared": compared, "beside": beside, "held_bytes": teacher.bytes}
     made.__dict__.update(own, measures=measures)
+    if kept and teacher.weight:
+        check_keeping(task)
+        made.__dict__["kept"] = KeptTargets(task, made, kept, accumulate)
     return made
+
+
+def check_keeping(task: Task) -> None:
+    """Raise ConfigError for a task of which what a teacher says cannot be kept."""
+    if not isinstance(task.memory, Memory):
+        what = "its data are read as the run goes on, so that no batch is made ahead"
+        raise ConfigError(f"teacher_kept: {what}; leave it out")
+    if not check_soft(type(task)).by_place:
+        what = f"{task.name} chooses other positions in each step, of which none is met again"
+        raise ConfigError(f"teacher_kept: {what}; leave it out")
 
 
 def check_soft(kind: type[Task]) -> SoftTargets:

@@ -51,7 +51,13 @@ def parts_of(batch: Batch, count: int) -> list[Batch]:
         return {name: tensor.tensor_split(count)[number] for name, tensor in tensors.items()}
 
     return [
-        replace(batch, inputs=part(batch.inputs, number), targets=targets, lengths=part(batch.lengths, number))
+        replace(
+            batch,
+            inputs=part(batch.inputs, number),
+            targets=targets,
+            lengths=part(batch.lengths, number),
+            said=part(batch.said, number),
+        )
         for number, targets in enumerate(batch.targets.tensor_split(count))
     ]
 

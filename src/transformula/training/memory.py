@@ -357,9 +357,12 @@ def _update(model: nn.Module, settings: TrainingSettings, precision: str) -> tup
 def _like(batch: Batch, device: str) -> Batch:
     """A batch of the same shapes without numbers."""
     made = {id(t): torch.empty_like(t, device=device) for t in (*batch.inputs.values(), batch.targets)}
-    known = {name: torch.empty_like(t, device=device) for name, t in batch.lengths.items()}
+    known, said = (
+        {name: torch.empty_like(t, device=device) for name, t in tensors.items()}
+        for tensors in (batch.lengths, batch.said)
+    )
     inputs = {name: made[id(t)] for name, t in batch.inputs.items()}
-    return replace(batch, inputs=inputs, targets=made[id(batch.targets)], lengths=known)
+    return replace(batch, inputs=inputs, targets=made[id(batch.targets)], lengths=known, said=said)
 
 
 def _lines(ledger: Ledger, kept: set[int]) -> tuple[LineMemory, ...]:

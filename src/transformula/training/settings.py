@@ -172,6 +172,11 @@ class TrainingSettings(Settings):
     teacher_temperature: Annotated[float, Facts(resume="fixed", numbers=True, reader="teacher")] = Field(
         2.0, gt=0, le=1000, description="temperature by which the logits of teacher and student are divided"
     )
+    teacher_kept: Annotated[int, Facts(resume="fixed", numbers=True, reader="teacher")] = Field(
+        0, ge=0, le=1 << 20,
+        description="keep the teacher's logits of so many most probable classes in the cache, for runs of equal"
+        " batches; they are renormalized, and the others count as impossible; 0: ask the teacher in each step",
+    )  # fmt: skip
     freeze: Annotated[Names, Facts(resume="fixed", numbers=True)] = Field(
         [], description="names of parameters that stay as they are, or of modules, as patterns: words,layers.[1-4].*"
     )
