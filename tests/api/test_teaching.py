@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.training.test_loop import same
-from transformula import load, train
+from transformula import evaluate, load, train
 from transformula.api.identity import identity_of, settled
 from transformula.api.teaching import same_tokenizer
 from transformula.data.cache import cache_entries, clear_cache
@@ -82,6 +82,17 @@ def test_a_run_says_who_teaches_it(data: Path, runs: dict[str, Path], tmp_path: 
     assert {"teacher_kl", "teacher_agreement", "loss", "bits_per_byte"} <= run.scores.keys()
     assert f"the teacher says the same in {100 * run.scores['teacher_agreement']:.1f} % (KL " in repr(run)
     assert "teacher" not in RunFolder.open(runs["text"]).manifest()
+
+
+@pytest.mark.parametrize("kind", [language, labeled])
+def test_an_evaluation_says_how_far_both_agree(kind: Any, data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    teacher = Path(shutil.copytree(runs["text" if kind is language else "labels"], tmp_path / "teacher"))
+    run = kind(data, tmp_path / "run", teacher=str(teacher))
+    said = f"{100 * run.scores['teacher_agreement']:.1f} % (KL {run.scores['teacher_kl']:.3f} nats)"
+    assert any(said in note and str(teacher) in note for note in evaluate(run.folder).notes)
+    assert not any("teacher" in note for note in evaluate(teacher).notes)
+    shutil.rmtree(teacher)
+    assert any("the teacher cannot be asked: " in note for note in evaluate(run.folder).notes)
 
 
 def test_it_changes_what_is_learned_and_no_weight_changes_nothing(
@@ -224,3 +235,72 @@ def test_a_run_is_known_by_what_its_teacher_holds(data: Path, runs: dict[str, Pa
     known = identity(runs["text"])
     assert identity(copied) == known
     assert len({known, identity(None), identity(runs["other"]), identity(runs["text"], teacher_weight=0.1)}) == 4
+
+
+PICTURES = "x = patches(image, 4)\nx = x + positions(x)"
+OTHERS: dict[str, dict[str, Any]] = {
+    "masked": {"task": "masked-language-modeling", "family": "encoder", "tokenizer": "bytes", "context": 16, "batch": 4},
+    "denoising": {"task": "denoising", "family": "encoder-decoder", "tokenizer": "bytes", "context": 32, "batch": 4},
+    "tags": {"task": "tagging", "family": "encoder", "batch": 8},
+    "several": {"task": "classification", "family": "encoder", "tokenizer": "bytes", "several": True},
+    "weighted": {"task": "classification", "family": "encoder", "tokenizer": "bytes", "class_weights": "balanced"},
+    "choices": {"task": "multiple-choice", "tokenizer": "bytes", "context": 32},
+    "copy": {"task": "copy", "batch_tokens": 200, "written": 2},
+    "pictures": {"task": "image-classification", "family": "encoder", "before": PICTURES, "batch": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, data: Path) -> dict[str, str]:
+    """Data of each of these, by name."""
+    folder = tmp_path_factory.mktemp("files")
+    tagged = [{"tokens": ["the", word, str(n)], "tags": ["DET", "NOUN", "NUM"]} for n in range(60) for word in "ab"]
+    (folder / "tags.jsonl").write_text("\n".join(map(json.dumps, tagged)))
+    chosen = [{"context": f"{n} is", "choices": ["odd", "even"], "label": (n + 1) % 2} for n in range(60)]
+    (folder / "choices.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    return {
+        "masked": str(data / "text.txt"), "denoising": str(data / "text.txt"), "tags": str(folder / "tags.jsonl"),
+        "several": str(data / "rows.tsv"), "weighted": str(data / "rows.tsv"), "choices": str(folder / "choices.jsonl"),
+        "pictures": pictures(folder, 8), "larger": pictures(folder, 16),
+    }  # fmt: skip
+
+
+def pictures(folder: Path, size: int) -> str:
+    """A folder of dark and of light pictures."""
+    image = pytest.importorskip("PIL.Image")
+    chance = random.Random(size)
+    for label, least in (("dark", 0), ("light", 128)):
+        (folder / f"{size}" / label).mkdir(parents=True)
+        for number in range(30):
+            numbers = bytes(least + chance.randrange(128) for _ in range(size * size))
+            image.frombytes("L", (size, size), numbers).save(folder / f"{size}" / label / f"{number}.png")
+    return str(folder / f"{size}")
+
+
+def of_kind(name: str, data: str | None, out: Path, **given: Any) -> Any:
+    settings = {**SMALL, "steps": 2, **OTHERS[name], **({} if data is None else {"data": data}), **given}
+    return train("x = x + attention(norm(x)); x = x + mlp(norm(x))", out=str(out), **settings)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_tasks_with_logits_have_teachers(name: str, files: dict[str, str], tmp_path: Path) -> None:
+    own = files.get(name)
+    teacher = of_kind(name, own, tmp_path / "teacher", width=32)
+    run = of_kind(name, own, tmp_path / "run", teacher=str(teacher.folder))
+    parts = of_kind(name, own, tmp_path / "parts", teacher=str(teacher.folder), micro_batches=2)
+    assert run.scores["teacher_kl"] > 0 and 0 <= run.scores["teacher_agreement"] <= 1
+    assert parts.scores["teacher_kl"] == pytest.approx(run.scores["teacher_kl"], rel=0.02)
+
+
+def test_pictures_of_another_size_are_refused(files: dict[str, str], tmp_path: Path) -> None:
+    teacher = of_kind("pictures", files["larger"], tmp_path / "teacher")
+    with pytest.raises(InputError, match=r"pictures of the shape \[3, 16, 16\], and the student \[3, 8, 8\]"):
+        of_kind("pictures", files["pictures"], tmp_path / "run", teacher=str(teacher.folder))
+
+
+def test_a_conditional_random_field_is_refused(files: dict[str, str], tmp_path: Path) -> None:
+    output = "logits = transitions(linear(x, classes))"
+    teacher = of_kind("tags", files["tags"], tmp_path / "teacher", output=output)
+    for given in ({"output": output}, {}):
+        with pytest.raises(InputError, match="a conditional random field says how probable whole rows of tags are"):
+            of_kind("tags", files["tags"], tmp_path / "run", teacher=str(teacher.folder), **given)

@@ -19,6 +19,8 @@ from transformula.tasks.losses import AT_ONCE
 from transformula.tasks.soft import soft_of
 from transformula.tasks.soft_targets import Teacher, agreement, soft_loss, taught
 from transformula.training.fit import parts_of
+from transformula.training.memory import memory_of_step
+from transformula.training.settings import TrainingSettings
 
 
 def kl_by_hand(student: Tensor, teacher: Tensor, weights: Tensor, temperature: float) -> Tensor:
@@ -315,3 +317,19 @@ def test_distributions_belong_to_rows() -> None:
     made = soft_of(torch.zeros(2, 3, 5), torch.tensor([[True, False, True], [False, False, True]]))
     assert made.logits.shape == (6, 5)
     assert made.weights.tolist() == [1, 0, 1, 0, 0, 1] and made.rows.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_the_memory_of_a_step_is_known_before_it(device: str, kept: int, tmp_path: Path) -> None:
+    task, asked, model = both(language, tmp_path)
+    settings = TrainingSettings(precision="float32", optimizer="adamw")
+    if kept:
+        asked = taught(task, asked.teacher, kept)
+    estimates = [memory_of_step(model, each.loss, each.batch(0), settings, device) for each in (task, asked)]
+    logits = 4 * task.batch(0).targets.numel() * task.numbers["vocab"]
+    assert estimates[1].peak >= estimates[0].peak + (0 if kept else logits)
+    assert asked.held_bytes == 4 * sum(p.numel() for p in asked.teacher.module.parameters()) + sum(
+        buffer.nbytes for buffer in asked.teacher.module.buffers()
+    )
+    assert task.held_bytes == 0 and not asked.teacher.module.training

@@ -20,7 +20,7 @@ from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentions, set_threads
 from .room import check_room
 from .starting import run_record
-from .teaching import teacher_line, with_teacher
+from .teaching import agreement_note, teacher_line, with_teacher
 from .unread import check_files, check_read
 
 if TYPE_CHECKING:
@@ -267,6 +267,8 @@ def evaluate(
         settings["weights"] = weights
     with products_with(weights, *modules):
         report: Any = kind.report(trained, scored, settings, progress)
+    if scored is None and recorded.get("teacher") and not lost:
+        report = replace(report, notes=[*report.notes, agreement_note(trained, kind, use)])
     if weights != "float32":
         report = replace(report, notes=[*report.notes, f"linear layers multiplied with matrices of type {weights}"])
     noted: Report = report

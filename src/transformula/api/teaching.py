@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..language.graph import Architecture
     from ..tasks.base import Batch, T, Task
     from ..tasks.predictor import Predictor
+    from ..tasks.trained import Trained
     from ..tokenizers.base import Tokenizer
     from ..training.settings import TrainingSettings
 
@@ -219,3 +220,28 @@ def teacher_line(task: Task, student: Architecture, training: TrainingSettings) 
     )
 
 
+
+
+def agreement_note(trained: Trained, kind: type[Task], use: Sequence[str]) -> str:
+    """How far a trained model says what its teacher says, over all of the validation set of its run, in a sentence."""
+    from ..tasks.soft_targets import agreement
+    from ..training.settings import TrainingSettings
+
+    recorded, inputs = trained.recorded, list(trained.architecture.inputs)
+    keys = [key for key in recorded if key.startswith("teacher")]
+    training = TrainingSettings.read({key: recorded[key] for key in keys})
+    own = {"tokenizer": str(trained.folder)} if "tokenizer" in kind.settings.model_fields else {}
+    settings = kind.settings.read({**trained.settings_of(kind.settings), **own})
+    try:
+        plain = kind.make(settings, trained.numbers, inputs=inputs, batch=1 if kind.sequences else None)
+        task: Any = with_teacher(plain, training, trained.architecture, use)
+    except InputError as error:
+        return f"the teacher cannot be asked: {error}"
+    found = {each.key: each.score for each in agreement(task, trained.modules[0])}
+    if not found:
+        return "the teacher is not compared: this task shows no validation batches"
+    same, kl = 100 * found["teacher_agreement"], found["teacher_kl"]
+    return (
+        f"the teacher, {task.teacher.about['folder']}, says the same on the validation set in {same:.1f} % (KL"
+        f" {kl:.3f} nats)"
+    )
