@@ -132,6 +132,18 @@ def test_a_run_that_goes_on_is_the_one_that_was_not_stopped(
     assert same(whole.folder / "last", parts.folder / "last")
 
 
+def test_a_run_whose_precision_was_measured_goes_on(
+    data: Path, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformula.training.start.choose_precision", lambda *_: ("bf16", "precision: bf16"))
+    given = {"teacher": str(runs["text"]), "precision": "auto", "lr_schedule": "constant"}
+    whole = language(data, tmp_path / "whole", **{**given, "steps": 4})
+    language(data, tmp_path / "parts", **{**given, "steps": 2})
+    parts = train(resume=str(tmp_path / "parts"), steps=4, quiet=True)
+    assert RunFolder.open(parts.folder).config()["precision"] == "bf16"
+    assert same(whole.folder / "last", parts.folder / "last")
+
+
 def test_a_run_whose_teacher_is_kept_goes_on_as_it_began(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     given = {"teacher": str(runs["text"]), "teacher_kept": 4, "lr_schedule": "constant", "accumulate": 2}
     whole = language(data, tmp_path / "whole", **{**given, "steps": 6})
@@ -239,7 +251,7 @@ def test_a_run_is_known_by_what_its_teacher_holds(data: Path, runs: dict[str, Pa
 
 PICTURES = "x = patches(image, 4)\nx = x + positions(x)"
 OTHERS: dict[str, dict[str, Any]] = {
-    "masked": {"task": "masked-language-modeling", "family": "encoder", "tokenizer": "bytes", "context": 16, "batch": 4},
+    "masked": {"task": "masked-language-modeling", "family": "encoder", "tokenizer": "bytes", "context": 16},
     "denoising": {"task": "denoising", "family": "encoder-decoder", "tokenizer": "bytes", "context": 32, "batch": 4},
     "tags": {"task": "tagging", "family": "encoder", "batch": 8},
     "several": {"task": "classification", "family": "encoder", "tokenizer": "bytes", "several": True},

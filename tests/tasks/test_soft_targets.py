@@ -18,6 +18,7 @@ from transformula.tasks.kept_targets import KeptTargets
 from transformula.tasks.losses import AT_ONCE
 from transformula.tasks.soft import soft_of
 from transformula.tasks.soft_targets import Teacher, agreement, soft_loss, taught
+from transformula.training.copies import working_copy
 from transformula.training.fit import parts_of
 from transformula.training.memory import memory_of_step
 from transformula.training.settings import TrainingSettings
@@ -317,6 +318,18 @@ def test_distributions_belong_to_rows() -> None:
     made = soft_of(torch.zeros(2, 3, 5), torch.tensor([[True, False, True], [False, False, True]]))
     assert made.logits.shape == (6, 5)
     assert made.weights.tolist() == [1, 0, 1, 0, 0, 1] and made.rows.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_student_in_bf16_is_answered_in_bf16(tmp_path: Path) -> None:
+    task, asked, model = both(language, tmp_path, lower=working_copy)
+    batch, low = task.batch(0), working_copy(model)
+    before = asked.loss(model, batch)
+    settings = TrainingSettings(precision="bf16", optimizer="adamw")
+    memory_of_step(model, asked.loss, batch, settings)  # a step without numbers leaves nothing behind
+    lowered = asked.loss(low, batch)
+    assert lowered.dtype is torch.float32 and float(lowered) == pytest.approx(float(before), rel=0.05)
+    assert asked.teacher_says(batch, torch.bfloat16).logits.dtype is torch.bfloat16
+    assert torch.equal(asked.loss(model, batch), before)  # of the weights as they were
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

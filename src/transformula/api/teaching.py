@@ -49,11 +49,11 @@ def with_teacher(task: T, training: TrainingSettings, student: Architecture, use
         return task
     from ..interop.weights import hash_of, model_tensors
     from ..tasks.soft_targets import Teacher, taught
+    from ..training.copies import working_copy
     from ..training.machine import pick_device
     from ..training.parallel.world import here
 
-    dtype = "bfloat16" if training.precision == "bf16" else "float32"
-    model = Model.from_folder(path_of(training.teacher, "teacher"), use=use, dtype=dtype)
+    model = Model.from_folder(path_of(training.teacher, "teacher"), use=use, dtype="float32")
     tensors = {name: tensor.cpu() for name, tensor in model_tensors(model.module).items()}
     about = {
         "folder": str(model.folder),
@@ -61,9 +61,8 @@ def with_teacher(task: T, training: TrainingSettings, student: Architecture, use
         "formula": getattr(model.module, "formula_hash", ""),
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
     }
-    teacher = Teacher(
-        model.module, training.teacher_temperature, training.teacher_weight, about, frozenset(model.architecture.inputs)
-    )
+    reads, numbers = frozenset(model.architecture.inputs), (training.teacher_temperature, training.teacher_weight)
+    teacher = Teacher(model.module, *numbers, about, reads, working_copy)
     teacher.module.to(pick_device(here().device(training.device)))
     made, batch = taught(task, teacher, training.teacher_kept, training.accumulate), task.batch(0, 0)
     check_predictors(named(training), task, batch, model, training.teacher)
@@ -213,10 +212,14 @@ def teacher_line(task: Task, student: Architecture, training: TrainingSettings) 
 
     teacher: Any = task.__dict__["teacher"]
     more = flops_of(teacher.module) / 3 / max(1, flops_per_unit(student))
-    costs = f"{100 * more:.0f} % more FLOPs" if teacher.weight else "nothing, as its weight is 0"
+    costs = f"asking it in each step takes {100 * more:.0f} % more FLOPs"
+    if training.teacher_kept:
+        costs = f"its {training.teacher_kept:,} most probable classes are kept in the cache"
+    elif not teacher.weight:
+        costs = "it is not asked, as its weight is 0"
     return (
         f"{'teacher':<12}{teacher.about['folder']}: {teacher.about['parameters']:,} parameters, temperature"
-        f" {teacher.temperature:g}, weight {teacher.weight:g}; asking it in each step takes {costs}"
+        f" {teacher.temperature:g}, weight {teacher.weight:g}; {costs}"
     )
 
 

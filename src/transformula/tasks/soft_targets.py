@@ -10,12 +10,13 @@ the agreement with the teacher beside them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 
 from ..errors import ConfigError, InputError
@@ -105,6 +106,7 @@ class Teacher:
     weight       a, the share of the soft loss in the whole
     about        what a run's manifest says of it: its folder, the hash of its weights
     inputs       what it reads, by name; none are said: all that a batch has
+    lower        makes a copy in bfloat16 of a model, which answers a student that computes so; None: it stays as it is
     """
 
     module: nn.Module
@@ -112,18 +114,30 @@ class Teacher:
     weight: float
     about: dict[str, Any] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
-    _elsewhere: dict[str, nn.Module] = field(default_factory=dict, repr=False)
+    lower: Callable[[nn.Module], nn.Module] | None = None
+    _lowered: nn.Module | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.module.eval().requires_grad_(False)
 
-    def on(self, device: torch.device) -> nn.Module:
-        """The model on a device, to which it moves; on `meta`, where nothing has numbers, a copy."""
-        if device.type != "meta":
+    def on(self, device: torch.device, dtype: torch.dtype = torch.float32, numbers: bool = True) -> nn.Module:
+        """The model on a device, to which it moves, or its copy in bfloat16.
+
+        numbers  whether tensors have any: a copy without them is not kept for a step that has
+        """
+        lower = self.lower if dtype is torch.bfloat16 else None
+        if device.type == "meta":
+            bare = copy.deepcopy(self.module).to("meta")
+            return bare if lower is None else lower(bare)
+        if lower is None:
             return self.module.to(device)
-        if "meta" not in self._elsewhere:
-            self._elsewhere["meta"] = copy.deepcopy(self.module).to("meta")
-        return self._elsewhere["meta"]
+        if not numbers:
+            return lower(self.module)
+        if self._lowered is None:
+            self._lowered = lower(self.module)
+            if device.type != "cpu":
+                self.module.to("cpu")  # where it waits
+        return self._lowered.to(device)
 
     def reads(self, batch: Batch) -> Batch:
         """What of a batch it reads: a student may read more."""
@@ -175,16 +189,17 @@ class Taught(Task):
         labels: Tensor = super().loss(student, batch)  # type: ignore[safe-super]
         own = self.compared.soft(self, student.output, batch)
         if self.kept is None:
-            said, ids = self.teacher_says(batch).logits, None
+            said, ids = self.teacher_says(batch, student.output.dtype).logits, None
         else:
             said, ids = (batch.said[name].flatten(0, 1) for name in ("logits", "ids"))
         soft = soft_loss(own.logits, said, own.weights, teacher.temperature, ids)
         return labels * (1 - teacher.weight) + soft.to(labels.dtype) * teacher.weight
 
     @torch.no_grad()
-    def teacher_says(self, batch: Batch) -> Soft:
-        """What the teacher says of a batch, on the batch's device."""
-        module, read = self.teacher.on(batch.targets.device), self.teacher.reads(batch)
+    def teacher_says(self, batch: Batch, dtype: torch.dtype = torch.float32) -> Soft:
+        """What the teacher says of a batch, on the batch's device, to a student whose output has a type."""
+        numbers = not isinstance(batch.targets, FakeTensor)
+        module, read = self.teacher.on(batch.targets.device, dtype, numbers), self.teacher.reads(batch)
         return self.compared.soft(self, self.compared.output(self, module, read), batch)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
@@ -195,7 +210,6 @@ class Taught(Task):
         """
         scores = super().evaluate(model, progress)  # type: ignore[safe-super]
         return scores.measure(agreement(self, model, SAMPLED if self.validated else COMPARED))
-
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         verdict = super().verdict(scores)  # type: ignore[safe-super]
@@ -212,8 +226,8 @@ def agreement(task: Taught, model: nn.Module, most: int | None = None) -> Iterat
     for batch in task.compared.held_out(task, model):
         batch = batch.to(device)
         with torch.no_grad():
-            own = task.compared.soft(task, task.compared.output(task, view, batch), batch)
-            said = task.teacher_says(batch)
+            output = task.compared.output(task, view, batch)
+            own, said = task.compared.soft(task, output, batch), task.teacher_says(batch, output.dtype)
             both = [wide(each.logits) for each in (own, said)]
             known = min(each.shape[-1] for each in both)
             log_q, log_p = both[0].log_softmax(-1)[:, :known], both[1][:, :known].log_softmax(-1)
