@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.translator import write_pictures
 from tests.training.killed import write_data
 from transformula import load, train
 from transformula.api.distilling import distill, prompts_of
@@ -82,6 +83,34 @@ def test_sources_need_no_targets(work: Path, tmp_path: Path) -> None:
     assert made.about["data"] == [str(tmp_path / "rows.jsonl")]
     lines = distill(work / "pairs", out=tmp_path / "lines.jsonl", data=str(tmp_path / "alone.a"), beam=1, min_length=2)
     assert [row["source"] for row in rows_in(lines.file)] == ["t 1 2", "t 3"]
+
+
+def test_pictures_are_named_by_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL")
+    monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("transformula.api.distilling.OPENED", 4)
+    monkeypatch.chdir(tmp_path)
+    write_pictures(tmp_path)
+    given: dict[str, Any] = {"task": "captioning", "tokenizer": "bytes", "batch_tokens": 200, "written": 0}
+    columns = {"data": "pictures/captions.tsv", "source": "file_name", "target": "text", "overlap": "keep"}
+    own = {"steps": 20, "lr": 0.01, "precision": "float32", "device": "cpu", "threads": 1, "quiet": True}
+    teacher = train("seeing.yaml", out="teacher", **given, **columns, **own)
+    made = distill("teacher", out="new.jsonl", beam=1, min_length=3, rows=9)
+    rows = rows_in(made.file)
+    assert 0 < len(rows) <= 9 and all(Path(row["source"]).is_file() for row in rows)
+    assert rows[-1]["target"] == load("teacher").write(rows[-1]["source"], beam=1, min_length=3)
+    monkeypatch.chdir("/")
+    student = train(
+        str(tmp_path / "seeing.yaml"),
+        out=str(tmp_path / "student"),
+        data=str(tmp_path / "new.jsonl"),
+        overlap="keep",
+        split=0.3,
+        teacher=str(tmp_path / "teacher"),
+        **given,
+        **{**own, "steps": 2},
+    )
+    assert student.scores["teacher_kl"] > 0 and teacher.folder.name == "teacher"
 
 
 def test_a_language_model_goes_on_with_documents(work: Path, tmp_path: Path) -> None:

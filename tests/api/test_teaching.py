@@ -196,6 +196,13 @@ def test_what_does_not_fit_is_said(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_teacher_of_unknown_tokens_is_refused(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    teacher = Path(shutil.copytree(runs["text"] / "best", tmp_path / "teacher"))
+    (teacher / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="its folder holds no tokenizer"):
+        language(data, tmp_path / "run", teacher=str(teacher))
+
+
 def test_labels_in_another_order_are_refused(data: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     teacher = Path(shutil.copytree(runs["labels"] / "best", tmp_path / "teacher"))
     path = teacher / "predictor.json"

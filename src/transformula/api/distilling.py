@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PROMPT_TOKENS = 16  # of a training document with which the teacher goes on, where nothing is said
 PROVENANCE = ".provenance.json"  # beside the file: who wrote it, from what, how
+OPENED = 512  # sources that are read together
 METHOD = "sequence-level distillation (Kim and Rush 2016)"
 
 
@@ -185,12 +186,16 @@ def write_targets(
     chosen = order.settings(kind)
     records = sources_of(kind, chosen, order.data)
     records = [records[place] for place in order.some(len(records))]
-    given = [record["source"] for record in records]
-    names = [source if isinstance(source, str) else picture_name(source) for source in given]
-    opened = [source if isinstance(source, str) else source.load() for source in given]
+    held = [record.held("source") for record in records]
+    names = [source if isinstance(source, str) else picture_name(source) for source in held]
     predictor: Any = order.model.predictor
-    written = predictor.predict([order.model.module], opened, settings, progress=progress)
-    made = [{"source": name, "target": best[0].text} for name, best in zip(names, written, strict=True)]
+    made: list[dict[str, str]] = []
+    for first in range(0, len(records), OPENED):  # pictures are read some at a time
+        some = [record["source"] for record in records[first : first + OPENED]]
+        written = predictor.predict([order.model.module], some, settings)
+        made += [{"source": names[len(made) + n], "target": best[0].text} for n, best in enumerate(written)]
+        if progress is not None:
+            progress(len(made), len(records))
     empty = sum(not row["target"].strip() for row in made)
     if made and empty == len(made):
         raise DataError("the teacher wrote nothing for any of the sources")
@@ -201,13 +206,14 @@ def sources_of(kind: Any, settings: Any, named: list[str] | None) -> Sequence[An
     """The records whose sources are read: the training rows of its run, or all rows of the data that are named, which
     may have no target; of files without columns each line is a source."""
     from ..data.lines import lines_of
-    from ..data.records import columns_of, read_records
+    from ..data.records import Record, columns_of, read_records
 
     if named is None:
         rows: Sequence[Any] = kind.source.split(settings).training
         return rows
     if not kind.source.pictures and settings.file_format is None and all(map(is_plain, named)):
-        return [{"source": text} for name in named for _, text in lines_of(Path(name)) if text.strip()]
+        lines = [(name, *line) for name in named for line in lines_of(Path(name))]
+        return [Record({"source": text}, f"{name}:{number}") for name, number, text in lines if text.strip()]
     names, _ = columns_of(named, **settings.reading)
     column = next((name for name in (settings.source, "source") if name in names), names[0])
     kinds = {"source": "picture"} if kind.source.pictures else {}

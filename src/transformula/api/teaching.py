@@ -88,8 +88,10 @@ def check_predictors(what: str, task: Task, batch: Batch, model: Model, named_so
     from ..tasks.predictor import row_names
 
     student, teacher = task.predictor(), model.predictor
-    if student is None or teacher is None:
+    if student is None:
         return
+    if student.tokenizer is not None and getattr(teacher, "tokenizer", None) is None:
+        raise InputError(f"{what}: its folder holds no tokenizer, so that its logits stand for unknown tokens")
     own, theirs = row_names(student).get("classes"), row_names(teacher).get("classes")
     if own is not None or theirs is not None:
         check_labels(what, own, theirs)
