@@ -163,6 +163,13 @@ def test_a_teacher_that_changed_is_refused(data: Path, runs: dict[str, Path], tm
     save_file({**tensors, name: tensors[name] + 1}, path)
     with pytest.raises(CheckpointError, match="the teacher is not what it was .*hash .*put it back"):
         train(resume=str(run.folder), steps=6, quiet=True)
+    save_file(tensors, path)
+    text = teacher / "best/model.yaml"
+    said = text.read_text()
+    text.write_text(said.replace("norm(x)", "norm(x, eps=0.5)", 1))
+    assert text.read_text() != said
+    with pytest.raises(CheckpointError, match="the teacher is not what it was"):
+        train(resume=str(run.folder), steps=6, quiet=True)
     shutil.rmtree(teacher)
     with pytest.raises(CheckpointError, match="there is no such folder"):
         train(resume=str(run.folder), steps=6, quiet=True)

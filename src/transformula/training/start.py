@@ -440,9 +440,15 @@ def check_folder(folder: Path, out: Any) -> None:
 
 def check_same_teacher(run: RunFolder, was: Any, now: Any) -> None:
     """Raise CheckpointError where what a run learns from, as its manifest says it, is another model now."""
-    before, after = (str(one["sha256"])[:12] if isinstance(one, dict) else "none" for one in (was, now))
+
+    def known(one: Any) -> str:
+        """The hashes of weights and formula, in a few digits."""
+        parts = [str(one.get(key, ""))[:12] for key in ("sha256", "formula")] if isinstance(one, dict) else ["none"]
+        return " ".join(filter(None, parts))
+
+    before, after = known(was), known(now)
     if before != after:
-        what = f"the teacher is not what it was when the run began: its weights had the hash {before}, and have {after}"
+        what = f"the teacher is not what it was when the run began (hash {before}; now hash {after})"
         raise CheckpointError(f"{run.path}: {what}; put it back, or begin a new run")
 
 
