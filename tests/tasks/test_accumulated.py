@@ -36,7 +36,7 @@ DATA = {
     "question-answering": "questions.jsonl", "translation": "pairs.tsv", "summarization": "pairs.tsv",
     "captioning": "pictures", "dialogue": "chats.jsonl", "multiple-choice": "choices.jsonl",
     "visual-question-answering": "pictures/questions.jsonl",
-    "audio-classification": "tones.tsv",
+    "audio-classification": "tones.tsv", "speech-recognition": "tones.tsv",
     "preference": "preferred.jsonl", "reward-model": "preferred.jsonl",
 }  # fmt: skip
 COLUMNS = {"source": "text", "target": "other"}

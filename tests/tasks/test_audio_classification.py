@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tasks.tones import LETTERS, tones, write_sound, write_tones
+from tests.tasks.tones import LETTERS, SMALL, goes_on_bit_for_bit, tones, write_sound, write_tones
 from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.audio_classification import AudioClassification, nearest_centroid
 from transformula.tasks.base import tasks
 from transformula.tasks.sounds import vary_one
-
-SMALL: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "threads": 1, "precision": "float32"}
 
 
 @pytest.fixture
@@ -155,12 +153,4 @@ def test_another_model_than_one_of_sound_is_refused(data: Path) -> None:
 
 
 def test_a_run_goes_on_bit_for_bit(data: Path, tmp_path: Path) -> None:
-    how = {**SMALL, "task": "audio-classification", "data": str(data), "batch": 8, "split": 0.2, "speed": 0.1,
-           "mask_time": 0.2, "mask_bands": 0.2}  # fmt: skip
-    whole = train("pre-norm", steps=8, out=str(tmp_path / "whole"), **how)
-    train("pre-norm", steps=4, schedule="constant", out=str(tmp_path / "half"), **how)
-    again = train("pre-norm", steps=8, schedule="constant", out=str(tmp_path / "straight"), **how)
-    part = train(resume=str(tmp_path / "half"), steps=8)
-    ours, theirs = part.model.module.state_dict(), again.model.module.state_dict()
-    assert whole.model.module.state_dict().keys() == ours.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    goes_on_bit_for_bit(tmp_path, task="audio-classification", data=str(data))

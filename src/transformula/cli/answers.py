@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..tasks.verb import Verb
 
 FORMATS = ("text", "jsonl", "csv")
+INPUTS = {"PICTURE": "picture", "SOUND": "sound"}  # what an input is called that is no text
 
 
 def format_of(given: Given) -> str:
@@ -43,7 +44,7 @@ class Answers:
 
     def __init__(self, verb: Verb, given: Given, several: bool, inputs: VerbInputs) -> None:
         self.verb, self.given, self.several, self.inputs = verb, given, several, inputs
-        self.key = verb.columns[0] if verb.columns else "picture" if verb.takes == "PICTURE" else "source"
+        self.key = verb.columns[0] if verb.columns else INPUTS.get(verb.takes, "source")
         self.format = format_of(given)
         self.as_array = verb.arrays and str(given["output"]).endswith(".npy")
         self.number = 0

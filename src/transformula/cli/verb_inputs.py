@@ -148,8 +148,8 @@ def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:
 
     def value(record: Record) -> str:
         text = str(record["source"])
-        # a picture is named as the file that names it sees it
-        return str(path.parent / text) if verb.takes == "PICTURE" and text.strip() else text
+        # a picture or a sound is named as the file that names it sees it
+        return str(path.parent / text) if verb.takes in ("PICTURE", "SOUND") and text.strip() else text
 
     return of_records(records, value, (column,), bad_rows)
 

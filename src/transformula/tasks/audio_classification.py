@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 import torch
 from pydantic import Field
 
@@ -21,20 +20,17 @@ from .class_weights import ClassWeights
 from .label_spelling import strip_labels
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import OfOthers, predictor
-from .row_predictor import EncodedRow
 from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import nearest_mean, spread_places
 from .sounds import (
+    OfSounds,
     SoundSettings,
     by_speaker,
     check_reads_sound,
-    lengths_of_sounds,
     mean_and_spread,
-    opened_sounds,
     read_sounds,
     shared_speakers,
-    sound_rows,
     vary,
 )
 
@@ -52,12 +48,10 @@ class AudioSettings(SoundSettings, KeptLabels, StratifiedSettings):
 
 @predictor("audio-classifier")
 @dataclass(frozen=True)
-class AudioClassifier(LabelPredictor):
+class AudioClassifier(OfSounds, LabelPredictor):
     """rate: samples a second of what it reads."""
 
     rate: int
-
-    reads = "sounds"
 
     @classmethod
     def of_others(cls, model: OfOthers) -> Self:
@@ -68,19 +62,6 @@ class AudioClassifier(LabelPredictor):
 
     def alike(self) -> tuple[Any, ...]:
         return (*super().alike(), self.rate)
-
-    def input_of(self, record: Record) -> Any:
-        return record
-
-    def opened(self, inputs: Sequence[Any]) -> list[Any]:
-        """Sounds: tensors (samples,), or the names of files."""
-        return list(opened_sounds(inputs, self.rate))
-
-    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        return list(sound_rows(inputs, self.rate))
-
-    def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
-        return lengths_of_sounds(rows, self.rate)
 
 
 class LabeledSounds(LabelReader):

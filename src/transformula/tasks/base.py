@@ -269,6 +269,7 @@ class Task(ABC):
     sequences   how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures    the scores that an evaluation finds, by name
     higher      those of them of which more is better
+    lower       those of which less is better, and which are no multiple of the loss
     reads       numbers of a model's text that its data depends on
     carries     whether its batches go on from step to step for a model that says `carry`
     chunks      whether its loss is made by `token_loss`, which can make logits in chunks
@@ -299,6 +300,7 @@ class Task(ABC):
     sequences: ClassVar[int | None] = 16
     measures: tuple[str, ...] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
+    lower: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
     terms: Callable[[Tensor], float] = staticmethod(real)

@@ -16,13 +16,15 @@ Source: Kneser, Ney 1995; Chen, Goodman 1998 (modified, interpolated).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data.cache import ABOUT, cached_entry
+from ..data.lines import lines_of
+from ..errors import DataError
 from ..structured import load_json
 from ..tokenizers.texts import Texts
 
@@ -208,3 +210,23 @@ def cached_byte_ngrams(name: str, training: Sequence[str], validation: Sequence[
 
     nats = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
     return {int(order): float(nats[order]) for order in sorted(nats)}
+
+
+def favor_of(path: str, symbols: Sequence[str], weight: float) -> Callable[[Sequence[int]], np.ndarray]:
+    """What n-grams of the lines of a file say of the symbol that comes after others, numbered from 1: `weight` times
+    log P, (symbols + 1,); 0 of the blank. A line begins after a zero byte. Raises DataError for an empty file."""
+    lines = [" ".join(text.split()) for _, text in lines_of(Path(path).expanduser())]
+    text = "\0".join(line for line in lines if line).encode()
+    if not text:
+        raise DataError("has no texts whose n-grams could be counted", path=path)
+    counted = KneserNey(b"\0" + text + b"\0")
+    spelled = [symbol.encode() for symbol in symbols]
+
+    def favor(beginning: Sequence[int]) -> np.ndarray:
+        before = b"\0" + b"".join(spelled[number - 1] for number in beginning[-MAX_ORDER:])
+        sizes = [len(symbol) for symbol in spelled]
+        grams = np.concatenate([grams_of(before + symbol)[-len(symbol) :] for symbol in spelled])
+        logs = np.log(counted.probabilities(grams, (MAX_ORDER,))[MAX_ORDER])
+        return weight * np.concatenate([[0.0], np.add.reduceat(logs, np.cumsum([0, *sizes[:-1]]))])
+
+    return favor

@@ -39,7 +39,7 @@ from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, row_outputs
 from .scores.baselines import Baseline, predicted_by
 from .scores.measured import Measured, ReportPart
-from .scores.report import ScoreReport, score_report, standing_above
+from .scores.report import ScoreReport, score_report, standing, standing_above
 from .trained import ScoredRowSettings, Trained
 from .writing import load_predictor
 
@@ -360,7 +360,8 @@ class RowTask(Task):
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'accuracy 81.2 on 872 validation rows: above TF-IDF (79.1) and most frequent label (50.9)'."""
         value, name = scores[self.score], f"{self.score.replace('_', ' ')} {scores[self.score]:.{self.digits}f}"
-        beside = standing_above(value, self.baselines(), self.digits)
+        above = partial(standing_above, digits=self.digits)
+        beside = (standing if self.score in self.lower else above)(value, self.baselines())
         return f"{name} on {len(self.data.source.validation):,} validation rows: {beside}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from ..errors import DataError, InputError
 from ..language.graph import Architecture
 from ..words.audio import LogMel, hertz
 from .base import Batch
-from .row_predictor import collated
+from .row_predictor import EncodedRow, collated
 
 AUDIO = ("audio", "sound", "recording", "path", "file", "file_name", "wav", "clip")  # usual names of columns
 SPEAKERS = ("speaker", "speaker_id", "client_id")
@@ -33,6 +33,7 @@ LEAST_SECONDS = 0.1  # a shorter sound is followed by silence
 POSITIONS = 100  # of a second of sound, where the cost of a batch is counted
 VARIATION = 7  # of the seeds of chance: how sounds are varied
 STRETCHES = 2  # of time, and of frequency, that are masked
+EVEN = 1024  # samples: a Fourier transform of a multiple of so many is quick
 EARS, FRAME, HOP = 40, 0.025, 0.01  # of the baseline: bands, and seconds of a frame and between two
 
 
@@ -124,6 +125,26 @@ def check_reads_sound(name: str, architecture: Architecture) -> None:
             " `before` that makes frames of it: --before 'x = conv(logmel(audio, 40), 3, width, stride=4); x = x +"
             " sinusoids(x)'"
         )
+
+
+class OfSounds:
+    """What predictors share that read sounds, of `rate` samples a second."""
+
+    reads: ClassVar[Literal["texts", "pictures", "both", "sounds"]] = "sounds"
+    rate: int
+
+    def input_of(self, record: Record) -> Any:
+        return record
+
+    def opened(self, inputs: Sequence[Any]) -> list[Any]:
+        """Sounds: tensors (samples,), or the names of files."""
+        return list(opened_sounds(inputs, self.rate))
+
+    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
+        return list(sound_rows(inputs, self.rate))
+
+    def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
+        return lengths_of_sounds(rows, self.rate)
 
 
 # Reading.
@@ -222,12 +243,13 @@ def vary_one(wave: Tensor, settings: Any, random: np.random.Generator) -> Tensor
         wave = resampled(wave, max(percent, 1), 100)
         wave = torch.nn.functional.pad(wave, (0, max(0, int(LEAST_SECONDS * settings.rate) - len(wave))))
     if settings.mask_bands:
-        spectrum, limits = torch.fft.rfft(wave), mel_limits(settings.rate)
+        size = -(-len(wave) // EVEN) * EVEN
+        spectrum, limits = torch.fft.rfft(wave, size), mel_limits(settings.rate)
         for first, last in stretches(settings.mask_bands, random):
             ends = [float(np.interp(end, limits[0], limits[1])) for end in (first, last)]
-            low, high = (round(end * len(wave) / settings.rate) for end in ends)
+            low, high = (round(end * size / settings.rate) for end in ends)
             spectrum[low:high] = 0
-        wave = torch.fft.irfft(spectrum, len(wave))
+        wave = torch.fft.irfft(spectrum, size)[: len(wave)]
     if settings.mask_time:
         wave = wave.clone()
         for first, last in stretches(settings.mask_time, random):

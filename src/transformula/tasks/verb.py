@@ -48,6 +48,39 @@ class LabelSettings(BestSettings):
         return self
 
 
+class TranscribeSettings(BestSettings):
+    """How texts are searched for in a sound, and in which windows a long one is read."""
+
+    beam: int = Field(
+        1, ge=1, le=1000, description="beginnings of a text that are kept at each position; 1: the best path alone"
+    )
+    ngrams: str | None = Field(
+        None, min_length=1, description="a file of texts as they are spoken, one a line, whose n-grams of letters guide"
+        " a search with a beam",
+    )  # fmt: skip
+    ngram_weight: float = Field(
+        0.5, ge=0, le=10, description="what the n-grams count for, beside what is heard (needs ngrams)"
+    )
+    window: float | None = Field(
+        None, ge=0.5, le=3600, description="seconds of a sound that are read at once; longer ones are read in windows"
+        " that overlap; by default as long as the longest sound of training",
+    )  # fmt: skip
+    window_overlap: float | None = Field(
+        None, ge=0, description="seconds that two windows share; by default a third of a window, and at most 4"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.n_best > self.beam:
+            raise ValueError(f"n_best {self.n_best} is more than beam {self.beam}: ask for a beam as large")
+        if self.ngrams is not None and self.beam == 1:
+            raise ValueError("ngrams guide a search, and beam is 1, the best path alone: ask for a beam of 8 or more")
+        if self.window_overlap and self.window and self.window_overlap > self.window / 2:
+            shared = f"{self.window_overlap:g} is more than half of window, {self.window:g} seconds"
+            raise ValueError(f"window_overlap {shared}")
+        return self
+
+
 @dataclass(frozen=True)
 class Verb:
     """What a trained model is used by: each input is given to the predictor of its folder, in order.
@@ -57,7 +90,7 @@ class Verb:
     about     what its own --help says first
     examples  commands that work as typed
     settings  the options of a call, those of the predictor; or where the class stands: "generation.settings:Search"
-    takes     what an input is, for its help: TEXT, PICTURE, PROMPT
+    takes     what an input is, for its help: TEXT, PICTURE, SOUND, PROMPT
     answers   what stands for all answers to an input, in JSON
     prefix    an answer may be made to begin with a text
     ensemble  several models may answer together

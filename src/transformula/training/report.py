@@ -213,7 +213,7 @@ def draw(state: RunState, baselines: Mapping[str, float], title: str) -> None:
     events = list(read_log(state.folder.log.path))
     training, _ = points_of(events, "step")
     score, scores, lines = state.task.score, state.position.best_scores, {}
-    if scores.get(score) and scores.get("loss") and score not in state.task.higher:
+    if scores.get(score) and scores.get("loss") and score not in state.task.higher | state.task.lower:
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
     draw_curve(state.folder.path, training, *points_of(events, "evaluation"), lines, title)
 

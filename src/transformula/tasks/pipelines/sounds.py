@@ -1,10 +1,10 @@
-"""The label of a sound."""
+"""The label of a sound, and its transcript."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...extras import need
 from ..audio_classification import AudioClassifier
 from ..pipeline import SCRIPTS, Pipeline, pipeline
 from ..sounds import LEAST_SECONDS
+from ..transcripts import SpeechRecognizer
 
 TRIED_SECONDS, CHANNELS = (0.4, 0.03), (1, 2)
 
@@ -29,10 +30,11 @@ def draw_sounds(folder: Path, rate: int) -> list[str]:
     return names
 
 
-@pipeline("audio-classifier")
-class SoundPipeline(Pipeline[AudioClassifier]):
-    scored = True
-    script = SCRIPTS / "classifier.py"
+H = TypeVar("H", AudioClassifier, SpeechRecognizer)
+
+
+class SoundPipeline(Pipeline[H]):
+    """A pipeline that reads sounds."""
 
     def plain(self) -> dict[str, Any]:
         kind = self.predictor
@@ -41,10 +43,29 @@ class SoundPipeline(Pipeline[AudioClassifier]):
             "rate": kind.rate,
             "least": int(LEAST_SECONDS * kind.rate),
             "samples": "one channel, the mean of all; zeros behind a sound that is shorter than `least`",
-            "labels": list(kind.labels),
-            "several": kind.several,
-            "decoding": "softmax; the highest",
         }
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
         return draw_sounds(folder, self.predictor.rate)
+
+
+@pipeline("audio-classifier")
+class SoundLabelPipeline(SoundPipeline[AudioClassifier]):
+    scored = True
+    script = SCRIPTS / "classifier.py"
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        about = {"labels": list(kind.labels), "several": kind.several, "decoding": "softmax; the highest"}
+        return {**super().plain(), **about}
+
+
+@pipeline("speech-recognizer")
+class TranscriptPipeline(SoundPipeline[SpeechRecognizer]):
+    settings = {"window": 3600.0}
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        places = {"first": kind.first, "step": kind.step}
+        decoding = "the best path: repeats are merged, and blanks (0) left out; symbols count from 1"
+        return {**super().plain(), "symbols": list(kind.symbols), **places, "decoding": decoding}

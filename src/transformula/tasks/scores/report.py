@@ -236,7 +236,8 @@ def score_report(
         sure = confidence[place] if confidence is not None and confident else None
         return Example(place, float(scores[place]), prediction, list(references), source, sure)
 
-    best, worst = (list(map(example, places)) for places in best_and_worst(scores, confidence))
+    order = scores if rows[0].measured.higher else -scores
+    best, worst = (list(map(example, places)) for places in best_and_worst(order, confidence))
     return ScoreReport(rows, best, worst, search, notes, [prediction for _, prediction, _ in texts], parts)
 
 

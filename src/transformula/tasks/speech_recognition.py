@@ -1,0 +1,221 @@
+"""Speech recognition: a sound to its transcript, by an encoder whose positions say a symbol each, or nothing (CTC).
+
+loss = -log P(transcript | sound) of all rows, divided by their symbols
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import regex
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ..data.records import Record
+from ..data.splits import SplitRows
+from ..errors import DataError, InputError, setting
+from ..language.graph import Architecture
+from .base import EVALUATION_COST, Batch, outputs_in_words, task
+from .ctc import ctc_nats, positions_needed, real_positions
+from .label_spelling import some_in_words
+from .rows import RowReader, RowTask, evaluation_of
+from .scores.baselines import constant
+from .scores.edits import by_speaker_table, character_error_rate, word_error_rate
+from .scores.measured import Measured, ReportPart
+from .sounds import (
+    SoundSettings,
+    by_speaker,
+    check_reads_sound,
+    read_sounds,
+    seconds_of,
+    shared_speakers,
+    sound_rows,
+    vary,
+)
+from .transcripts import SpeechRecognizer, Transcript, places_of
+from .verb import TranscribeSettings, Verb
+
+TEXTS = ("text", "transcript", "transcription", "sentence", "normalized_text")  # usual names of columns
+FIRST, STEP = "first_sample", "samples_a_position"  # among a task's numbers: where the positions of an output stand
+PUNCTUATION = regex.compile(r"(?!(?<=\p{L})['’](?=\p{L}))\p{P}")  # but apostrophes within words
+ONE_OUTPUT = "logits = linear(x, vocab)"
+
+
+class SpeechSettings(SoundSettings):
+    """Sounds with their transcripts, and how those of training are varied."""
+
+    text: str | None = Field(None, description="the column of the transcript; by default one with a usual name")
+    lower: bool = Field(False, description="lowercase the transcripts")
+    punctuation: bool = Field(True, description="keep what is no letter, digit or blank in the transcripts")
+
+
+def spelled(text: str, settings: SpeechSettings) -> str:
+    """A transcript as it is learned: composed characters, single blanks, and what the settings say."""
+    text = unicodedata.normalize("NFC", text.lower() if settings.lower else text)
+    return " ".join((text if settings.punctuation else PUNCTUATION.sub(" ", text)).split())
+
+
+class TranscribedSounds(RowReader):
+    """Records with the fields `audio`, `text` and, where it is known, `speaker`."""
+
+    compared = ("audio",)
+
+    def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        rows = read_sounds(sources, settings, key, notes, {"text": TEXTS})
+        records = [row.changed(text=spelled(str(row["text"]), settings)) for row in rows]
+        kept = [row for row in records if row["text"]]
+        if len(kept) < len(records):
+            what = "transcripts have nothing but punctuation: left out"
+            notes.append(f"{key}: {len(records) - len(kept):,} of {len(records):,} {what}")
+        if not kept:
+            raise DataError(f"{key}: no transcript has a letter; is it the right column?")
+        return by_speaker(kept, notes) if key == "data" else kept
+
+    def texts(self, records: Sequence[Record]) -> list[str]:
+        return []
+
+    def shown(self, record: Record) -> tuple[str, list[str]]:
+        return record.place, [str(record["text"])]
+
+    def learn(
+        self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
+    ) -> SpeechRecognizer:
+        symbols = sorted({sign for row in rows.training for sign in str(row["text"])})
+        first, step = sizes.pop(FIRST, 0), sizes.pop(STEP, 1)
+        sizes["vocab"] = len(symbols) + 1
+        longest = round(max(map(seconds_of, rows.training)), 3)
+        return SpeechRecognizer(None, list(inputs), 0, settings.lower, symbols, settings.rate, first, step, longest)
+
+    def target(self, kind: SpeechRecognizer, record: Record) -> Tensor:
+        """(symbols,) int64; none where the sound has too few positions."""
+        ids = kind.ids(str(record["text"]))
+        return torch.tensor(ids if fits(kind, record, ids) else [], dtype=torch.int64)
+
+    def about(self, kind: SpeechRecognizer, records: Sequence[Record]) -> dict[str, str]:
+        words = sum(len(str(row["text"]).split()) for row in records)
+        each = f"a position every {1000 * kind.step / kind.rate:.3g} ms"
+        return {"transcripts": f"{words:,} words; {len(kind.symbols)} symbols: {''.join(kind.symbols)}; {each}"}
+
+    def remarks(self, kind: SpeechRecognizer, rows: SplitRows) -> list[str]:
+        notes = shared_speakers(rows)
+        for name, side in (("training", rows.training), ("validation", rows.validation)):
+            short = [row for row in side if not fits(kind, row, kind.ids(str(row["text"])))]
+            if len(short) == len(side):
+                raise DataError(
+                    f"every {name} transcript, such as that of {short[0].place}, is longer than its sound has positions"
+                    f" ({kind.step / kind.rate:.3g} s each): is the column the right one? Else use smaller strides"
+                )
+            if short:
+                notes.append(
+                    f"{len(short):,} of {len(side):,} {name} transcripts have more symbols than their sounds have"
+                    f" positions, and count for nothing in the loss; the first: {short[0].place}"
+                )
+        return [*notes, *self.unseen(kind, rows.validation, "the validation rows"),
+                *([] if rows.test is rows.validation else self.unseen(kind, rows.test, "the test rows"))]  # fmt: skip
+
+    def unseen(self, kind: SpeechRecognizer, records: Sequence[Record], named: str) -> list[str]:
+        others = Counter(sign for row in records for sign in str(row["text"]) if sign not in kind.symbols)
+        if not others:
+            return []
+        listed = some_in_words([f"{sign!r} {count:,}" for sign, count in others.most_common()])
+        return [f"{named} have characters that no training transcript has, each of which counts as wrong: {listed}"]
+
+
+def fits(kind: SpeechRecognizer, record: Record, ids: Sequence[int]) -> bool:
+    """Whether a sound has positions for a text."""
+    return kind.positions(sound_rows([record], kind.rate)[0].samples) >= positions_needed(ids)
+
+
+def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Transcript] | None:
+    """The most frequent transcript of training, or the most typical one, for every sound."""
+    texts = constant([Record({"target": row["text"]}) for row in learned], records)
+    return None if texts is None else [Transcript(text) for text in texts]
+
+
+def errors_by_speaker(answers: Sequence[Transcript], records: Sequence[Record]) -> ReportPart:
+    speakers = [str(row.get("speaker") or "unknown") for row in records]
+    return by_speaker_table([each.text for each in answers], [str(row["text"]) for row in records], speakers)
+
+
+@task("speech-recognition")
+class SpeechRecognition(RowTask):
+    """Sounds with their transcripts, by an encoder and CTC."""
+
+    unit = "sounds"
+    sequences = 32
+    settings = SpeechSettings
+    evaluation = evaluation_of(SpeechSettings, "audio", "text", "speaker")
+    measures = ("loss", "word_error_rate", "character_error_rate")
+    lower = frozenset(measures[1:])
+    score = "word_error_rate"
+    digits = 2
+    reader = TranscribedSounds()
+    trivial = {"constant": most_frequent}
+    parts = (errors_by_speaker,)
+    model = {
+        "family": "encoder",
+        "before": "x = gelu(conv.two(gelu(conv.one(logmel(audio, 40), 3, width)), 3, stride=4)); x = x + sinusoids(x)",
+        "output": ONE_OUTPUT,
+    }
+    verb = Verb(
+        "transcribe",
+        help="write down what is said in a sound",
+        about="""\
+Write down what is said in files of sound (wav, flac, ogg, mp3), with a trained model: arguments, or their names in a
+file, in a column of one (seen from its folder), or on standard input. Any rate and number of channels will do. JSON has
+the time of each word. Long files are read in windows.""",
+        examples=(
+            "transformula transcribe runs/speech left.wav right.flac",
+            "transformula transcribe runs/speech talk.ogg --format jsonl",
+            "transformula transcribe runs/speech --input clips.tsv --column path --output written.txt",
+            "transformula transcribe runs/speech left.wav --beam 16 --ngrams texts.txt",
+        ),
+        settings=TranscribeSettings,
+        takes="SOUND",
+        answers="transcripts",
+        ensemble=True,
+    )
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        check_reads_sound(cls.name, architecture)
+        super().check(architecture)
+        if places_of(architecture) is None:
+            raise InputError(
+                f"{cls.name}: each position says a symbol, and those of the output do not follow from the sound's"
+                f" samples; `output` makes {outputs_in_words(architecture)}: {setting('output', ONE_OUTPUT)}"
+            )
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        """Where the positions of the output stand among the samples."""
+        first, step = places_of(architecture) or (0, 1)
+        return {FIRST: first, STEP: step}
+
+    def cost_of(self, rows: int) -> float:
+        return EVALUATION_COST * rows
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return vary(super().batch(step, micro), self.data.settings, self.seed, step, micro)
+
+    def units(self, batch: Batch) -> int:
+        return len(batch.targets)
+
+    def objective(self, output: Tensor, batch: Batch) -> Tensor:
+        kind, waves = self.data.kind, batch.inputs["audio"]
+        samples = batch.lengths.get("audio", torch.full((len(waves),), waves.shape[1]))
+        if output.shape[2] <= len(kind.symbols):
+            what = f"the transcripts have {len(kind.symbols)} symbols, beside the blank, and the output"
+            raise InputError(f"{self.name}: {what} {output.shape[2]} numbers: {setting('output', ONE_OUTPUT)}")
+        positions = real_positions(samples.to(output.device), kind.first, kind.step).clamp(max=output.shape[1])
+        symbols = (batch.targets >= 0).sum().clamp(min=1)
+        return ctc_nats(output, batch.targets, positions).sum() / symbols
+
+    @classmethod
+    def measure(cls, answers: Sequence[Transcript], records: Sequence[Record]) -> list[Measured]:
+        texts, right = [each.text for each in answers], [str(row["text"]) for row in records]
+        return [word_error_rate(texts, right), character_error_rate(texts, right)]

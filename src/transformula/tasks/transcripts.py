@@ -1,0 +1,159 @@
+"""Transcripts of sounds: what a model with CTC says of a sound, in one piece or in windows, with the times of words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..language.graph import Architecture
+from ..model.dataflow import description
+from .base import Progress
+from .ctc import align, best_path, positions_of_samples, search
+from .ngram import favor_of
+from .predictor import Answer, predictor
+from .row_predictor import EncodedRow, RowPredictor
+from .sounds import OfSounds, SoundRow
+from .verb import TranscribeSettings
+
+MAX_OVERLAP = 4.0  # seconds that two windows share, where nothing else is said
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word of a transcript, from `start` to `end`, in seconds."""
+
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Transcript(Answer):
+    """What is said in a sound, and when each word is; the score is the logarithm of the probability, a position."""
+
+    words: tuple[SpokenWord, ...] = ()
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"text": self.text, "words": [vars(word) for word in self.words]}
+
+
+@predictor("speech-recognizer")
+@dataclass(frozen=True)
+class SpeechRecognizer(OfSounds, RowPredictor):
+    """
+    symbols      the characters of transcripts, in the order of the logits, from 1 on; 0 is the blank
+    rate         samples a second of what it reads
+    first, step  position k of its output stands at sample first + k step
+    longest      seconds of the longest sound of training
+    """
+
+    symbols: list[str]
+    rate: int
+    first: int
+    step: int
+    longest: float
+
+    settings = TranscribeSettings
+    verb = "transcribe"
+    named = {"vocab": "symbols"}
+
+    def alike(self) -> tuple[Any, ...]:
+        return (*super().alike(), list(self.symbols), self.rate, self.first, self.step)
+
+    def ids(self, text: str) -> list[int]:
+        """The numbers of the symbols of a transcript; those that are not known are left out."""
+        return [self.symbols.index(sign) + 1 for sign in text if sign in self.symbols]
+
+    def positions(self, samples: int) -> int:
+        return positions_of_samples(samples, self.first, self.step)
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        """Several models answer by the mean of their logits. Of a long sound each window says the positions in its
+        middle."""
+        rows = [row for row in self.encode(inputs) if isinstance(row, SoundRow)]
+        spans = [self.windows(row.samples, settings) for row in rows]
+        pieces: list[EncodedRow] = []
+        for row, windows in zip(rows, spans, strict=True):
+            whole = row["audio"] if len(windows) > 1 else None
+            for start, end, _, _ in windows:
+                last = end * self.step + max(0, self.first + 1 - self.step)  # the end of what position end - 1 reads
+                cut = row if whole is None else SoundRow(whole[start * self.step : last], self.rate)
+                pieces.append(cut)
+        made = iter(self.outputs(models, pieces, progress))
+        joined = [
+            torch.cat([next(made)[kept - start : last - start] for start, _, kept, last in windows])
+            for windows in spans
+        ]
+        return self.answers(inputs, joined, settings)
+
+    def windows(self, samples: int, settings: TranscribeSettings) -> list[tuple[int, int, int, int]]:
+        """Windows of a sound of so many samples, each from one position to before another, with those that it says."""
+        window, shared = settings.window or self.longest, settings.window_overlap
+        shared = min(window / 3, MAX_OVERLAP) if shared is None else min(shared, window / 2)
+        count, size = self.positions(samples), max(2, math.ceil(window * self.rate / self.step))
+        if count <= size:
+            return [(0, count, 0, count)]
+        overlap = min(round(shared * self.rate / self.step), size // 2)
+        starts = range(0, count - overlap, size - overlap)
+        spans = [(start, min(start + size, count)) for start in starts]
+        edges = [0, *(start + overlap // 2 for start in starts[1:]), count]
+        ends = [end for _, end in spans[:-1]] + [-(-samples // self.step)]  # the last one has all samples that are left
+        return [(start, end, *said) for (start, _), end, said in zip(spans, ends, pairwise(edges), strict=True)]
+
+    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Transcript]]:
+        favor = None
+        if settings.ngrams is not None:
+            favor = favor_of(settings.ngrams, self.symbols, settings.ngram_weight)
+        found = []
+        for row, output in zip(self.encode(inputs), outputs, strict=True):
+            real = self.positions(row.samples) if isinstance(row, SoundRow) else len(output)
+            logs = output[:real, : len(self.symbols) + 1].float().log_softmax(-1).double().numpy()
+            if settings.beam == 1:
+                texts = [(tuple(best_path(logs)), float(logs.max(1).sum()))]
+            else:
+                texts = search(logs, settings.beam, favor)[: settings.n_best]
+            found.append([self.transcript(logs, ids, score / max(len(logs), 1)) for ids, score in texts])
+        return found
+
+    def transcript(self, logs: np.ndarray, ids: Sequence[int], score: float) -> Transcript:
+        """A text with the times of its words: those of its symbols in the most probable path."""
+        spans, signs, seconds = align(logs, ids), [self.symbols[n - 1] for n in ids], self.step / self.rate
+        words: list[SpokenWord] = []
+        begun = False
+        for sign, (first, last) in zip(signs, spans, strict=True):
+            if sign.isspace():
+                begun = False
+                continue
+            start, end = round(first * seconds, 3), round((last + 1) * seconds, 3)
+            if begun:
+                start, sign = words[-1].start, words.pop().text + sign
+            words.append(SpokenWord(sign, start, end))
+            begun = True
+        return Transcript(" ".join(word.text for word in words), score, tuple(words))
+
+
+def places_of(architecture: Architecture) -> tuple[int, int] | None:
+    """The sample of the first position of a model's output, and how many there are from one to the next; None where it
+    has no positions, or they do not follow from the samples."""
+    values = list(architecture.output.leaves.values())
+    described = description(values[0].sequence, architecture) if len(values) == 1 and values[0].sequence else None
+    strides = []
+    while described is not None and described[0] == "every":
+        _, first, step, described = described
+        strides.append((first, step))
+    if described is None or described[0] != "input":
+        return None
+    place, apart = 0, 1
+    for first, step in reversed(strides):
+        place, apart = place + first * apart, apart * step
+    return place, apart
