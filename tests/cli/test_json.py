@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.api.translator import translator, write_pictures, write_rows
+from tests.tasks.tones import write_tones
 from transformula import train
 from transformula.cli import door, main
 from transformula.cli.output import as_json
@@ -27,6 +28,7 @@ EASY = {
     "translate": [["translator", "hund", "katze", "--n-best", "2"], ["translator", "hund", "--output", "written.en"]],
     "summarize": [["summariser", "hund"]],
     "caption": [["captioner", "pictures/1.png"]],
+    "transcribe": [["hearing", "0.wav", "1.wav"]],
     "predict": [["classification", "the cat", "a dog"], ["tagging", "the cat"], ["text", "the", "--max-tokens", "3"]],
     "classify": [["classification", "the cat", "a dog", "--n-best", "2"]],
     "tag": [["tagging", "the cat"]],
@@ -126,6 +128,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         train("small.yaml", task="summarization", out="summariser", tokenizer="bpe", **rows, **how)
         pictures = {"data": "pictures/captions.tsv", "source": "file_name", "target": "text"}
         train("seeing.yaml", task="captioning", out="captioner", tokenizer="bytes", **pictures, **how)
+        write_tones(folder, 20)
+        speech = {"task": "speech-recognition", "data": "tones.tsv", "split": 0.2, "depth": 1, "out": "hearing"}
+        train("pre-norm", **speech, **{key: value for key, value in how.items() if key != "written"})
         for task, row in ROWS.items():
             rows_of_task = (json.dumps(row(number, "cat" if number % 2 else "dog")) for number in range(60))
             (folder / f"{task}.jsonl").write_text("\n".join(rows_of_task))
@@ -173,6 +178,7 @@ MISTAKES = {
     "translate": ["text", "hund"],
     "summarize": ["translator", "hund"],
     "caption": ["missing", "one.png"],
+    "transcribe": ["missing", "one.wav"],
     "predict": ["missing", "a cat"],
     "classify": ["text", "a cat"],
     "tag": ["classification", "a cat"],

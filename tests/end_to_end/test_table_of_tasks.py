@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tasks.tones import tones, write_sound, write_tones
 from transformula.cli import main
 from transformula.tasks.algorithmic import Algorithmic
 from transformula.tasks.base import tasks
@@ -73,6 +74,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(pixels).save(folder / "photos" / f"{number}.png")
         captions.append(f"{number}.png\t{'a dog' if number % 2 else 'a cat'}")
     lines("photos/captions.tsv", captions)
+    for number, word in enumerate(("yes", "no", "left") * 20):
+        (folder / "commands" / word).mkdir(parents=True, exist_ok=True)
+        write_sound(folder / "commands" / word / f"{number}.wav", tones("abc"[number % 3], number))
+    for name in ("yes.wav", "left.wav"):
+        write_sound(folder / name, tones("a"))
+    write_tones(folder, 60, longest=3)
+    (folder / "tones.tsv").rename(folder / "clips.tsv")
     return folder
 
 
