@@ -38,6 +38,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path("pictures").mkdir()
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save("pictures/0.png")
         Path("pictures/captions.tsv").write_text("file_name\ttext\n0.png\tblack\n")
+        Path("sounds.tsv").write_text("path\tlabel\na.wav\tx\nb.wav\ty\n")
         recipe = {"recipe": {"about": "rows", "score": "BLEU", "at_least": 0}, "model": "translator"}
         recipe |= {"task": "translation", "data": "rows.tsv"}
         Path("recipe.yaml").write_text(json.dumps(recipe))
@@ -83,6 +84,10 @@ REFUSED = {
     "train: hub": ([*PAIRS, "--task", "summarization", "--data", "hf:a/b"], "datasets", "transformula[hub]"),
     "train: pictures": (
         ["train", "captioner", *SIZE, "--task", "captioning", "--data", "pictures", "--written", "0"], "PIL", "pillow"
+    ),
+    "train: sounds": (
+        ["train", "pre-norm", *SIZE, "--task", "audio-classification", "--data", "sounds.tsv"], "soundfile",
+        "transformula[sound]",
     ),
     "train: a curve": ([*TEXT, "--data", "text.txt"], "matplotlib", "matplotlib"),
 }  # fmt: skip

@@ -147,6 +147,11 @@ def test_from_files_to_labels(data: Path, tmp_path: Path) -> None:
     assert report["scores"]["accuracy"]["baselines"].keys() == {"most frequent label", "nearest centroid"}
 
 
+def test_a_tokenizer_is_not_ignored(data: Path) -> None:
+    with pytest.raises(ConfigError, match="tokenizer: sounds are no tokens"):
+        made(data, tokenizer="bpe")
+
+
 def test_another_model_than_one_of_sound_is_refused(data: Path) -> None:
     with pytest.raises(InputError, match="this one reads tokens: write a\n? ?`before` that makes frames"):
         train("pre-norm", task="audio-classification", data=str(data), before="x = embed.words(tokens)", **SMALL)

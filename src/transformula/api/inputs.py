@@ -138,7 +138,7 @@ def predictor_of_others(
     if others is None:
         return None
     architecture = architecture or check_model(folder)
-    if tokenizer is None and set(architecture.inputs) != {"image"}:
+    if tokenizer is None and set(architecture.inputs) not in ({"image"}, {"audio"}):
         return None
     predictor: Predictor = others(OfOthers(model.task, folder, tokenizer, config, architecture))
     return predictor

@@ -217,11 +217,13 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
         start = replace(start, task="" if stated or before in (None, TASK) else task)
         model = without_numbers(model, start, task, settings) if loaded else model
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
-    if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
+    kind = of_task(task, "settings")
+    fields = kind.model_fields
+    if start is not None and same_tokenizer and "tokenizer" in fields and getattr(kind, "tokens", True):
         settings["tokenizer"] = str(start.folder)
         check_tokenizer(start.folder, check_model(start.folder, use=use))
     if start is not None:
-        settings = start.with_kept(settings, of_task(task, "settings").model_fields)
+        settings = start.with_kept(settings, fields)
     text, data, training = resolve(model, settings, source, task, beside)
     if getattr(data, "labels", None) == "keep":
         data = data.model_copy(update={"kept_labels": kept_labels(start, tasks.name_of(task))})

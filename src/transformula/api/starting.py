@@ -122,8 +122,8 @@ class Start:
 
     def with_kept(self, settings: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
         """Settings of a task's data, with those that it does not state and the model that is loaded says: how pictures
-        become numbers, how messages become text, and which frozen model a loss compares with."""
-        wanted = [key for key in ("preprocessing", "template", "reference") if key in fields]
+        and sounds become numbers, how messages become text, and which frozen model a loss compares with."""
+        wanted = [key for key in ("preprocessing", "normalize", "template", "reference") if key in fields]
         found = {key: getattr(self, key) for key in wanted if settings.get(key) is None}
         return {**settings, **{key: value for key, value in found.items() if value is not None}}
 
@@ -160,6 +160,22 @@ class Start:
             plain = f"or, for pictures of one size and value / 127.5 - 1, add {setting('preprocessing', 'none')}"
             raise CheckpointError(f"{error}; {plain}") from None
         return str(self.folder)
+
+
+    @property
+    def normalize(self) -> bool | None:
+        """Whether it reads sounds of the mean 0 and the variance 1; None where it reads none. Raises CheckpointError
+        where a folder of transformers does not say it."""
+        from ..interop.named import is_theirs
+        from ..structured import load_json
+        from ..tasks.predictor import FILE
+        from ..tasks.sounds import heard_by_others
+
+        if "audio" not in check_model(self.folder).inputs:
+            return None
+        if is_theirs(self.folder):
+            return heard_by_others(self.folder)[1]
+        return bool((self.folder / FILE).is_file() and load_json(self.folder / FILE).get("normalized"))
 
 
 @dataclass(frozen=True)

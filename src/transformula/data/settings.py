@@ -72,6 +72,9 @@ class FileSettings(Settings):
 class SourceSettings(FileSettings):
     """What every task on data from files says of it."""
 
+    tokens: ClassVar[bool] = True
+    """Whether its data become tokens, by `tokenizer`."""
+
     data: Annotated[Named, Facts(basic=True)] = Field(
         None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}', a class"
         " of lines as good=reviews.txt, hf:OWNER/NAME, a built-in set, or a list of these",

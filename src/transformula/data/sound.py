@@ -36,7 +36,7 @@ TRANSCRIPTS = ".trans.txt"  # the ending of LibriSpeech's transcripts
 class SoundFile:
     """A sound in a file or in bytes, decoded when it is asked for.
 
-    place  the row that names it
+    place  the row that names it; "" for a file that a person names
     rate   samples a second of what is given
     """
 
@@ -81,7 +81,8 @@ class SoundFile:
     @property
     def where(self) -> str:
         """What an error calls it."""
-        return f"{self.file}, named at {self.place}" if isinstance(self.file, Path) else self.place
+        named = f", named at {self.place}" if self.place else ""
+        return f"{self.file}{named}" if isinstance(self.file, Path) else self.place
 
     def _check(self) -> None:
         """Raise DataError for a file that is not there, is none, or is empty."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -11,9 +11,7 @@ from pydantic import Field
 
 from ..data.records import Record
 from ..data.settings import KeptLabels, StratifiedSettings
-from ..data.sound import RATE
 from ..data.splits import SplitRows
-from ..errors import CheckpointError
 from ..language.graph import Architecture
 from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
@@ -28,6 +26,7 @@ from .sounds import (
     SoundSettings,
     by_speaker,
     check_reads_sound,
+    heard_by_others,
     mean_and_spread,
     read_sounds,
     shared_speakers,
@@ -49,19 +48,19 @@ class AudioSettings(SoundSettings, KeptLabels, StratifiedSettings):
 @predictor("audio-classifier")
 @dataclass(frozen=True)
 class AudioClassifier(OfSounds, LabelPredictor):
-    """rate: samples a second of what it reads."""
+    """rate: samples a second of what it reads; normalized: whether each sound has the mean 0 and the variance 1."""
 
     rate: int
+    normalized: bool = field(default=False, kw_only=True)
 
     @classmethod
     def of_others(cls, model: OfOthers) -> Self:
         """The predictor of a model that others trained. Raises CheckpointError."""
-        if not model.labels:
-            raise CheckpointError("config.json names no classes (id2label)")
-        return cls(None, list(model.architecture.inputs), 0, False, model.labels, False, RATE)
+        rate, normalized = heard_by_others(model.folder)
+        return cls(None, list(model.architecture.inputs), 0, False, model.labels, False, rate, normalized=normalized)
 
     def alike(self) -> tuple[Any, ...]:
-        return (*super().alike(), self.rate)
+        return (*super().alike(), self.rate, self.normalized)
 
 
 class LabeledSounds(LabelReader):
@@ -82,7 +81,8 @@ class LabeledSounds(LabelReader):
     ) -> AudioClassifier:
         labels = classes_of(rows.training, False, settings.kept_labels)
         sizes["classes"] = len(labels)
-        return AudioClassifier(None, list(inputs), 0, False, labels, False, settings.rate)
+        normalized = bool(settings.normalize)
+        return AudioClassifier(None, list(inputs), 0, False, labels, False, settings.rate, normalized=normalized)
 
     def remarks(self, kind: Any, rows: SplitRows) -> list[str]:
         return [*super().remarks(kind, rows), *shared_speakers(rows)]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from ..data.records import Record, columns_of, read_records, unknown_column
@@ -19,8 +19,9 @@ from ..data.settings import TestedSettings
 from ..data.sound import RATE, SoundFile, resampled, samples_of, wave_of
 from ..data.sources import need_sources
 from ..data.splits import SplitRows
-from ..errors import DataError, InputError
+from ..errors import CheckpointError, DataError, InputError
 from ..language.graph import Architecture
+from ..structured import load_json
 from ..words.audio import LogMel, hertz
 from .base import Batch
 from .row_predictor import EncodedRow, collated
@@ -34,11 +35,15 @@ POSITIONS = 100  # of a second of sound, where the cost of a batch is counted
 VARIATION = 7  # of the seeds of chance: how sounds are varied
 STRETCHES = 2  # of time, and of frequency, that are masked
 EVEN = 1024  # samples: a Fourier transform of a multiple of so many is quick
+PREPROCESSING, SAMPLES = "preprocessor_config.json", "Wav2Vec2FeatureExtractor"  # of folders of transformers
+LEAST_POWER = 1e-7  # added to the variance, as there
 EARS, FRAME, HOP = 40, 0.025, 0.01  # of the baseline: bands, and seconds of a frame and between two
 
 
 class SoundSettings(TestedSettings):
     """Sounds, and how those of training are varied."""
+
+    tokens = False
 
     audio: str | None = Field(None, description="the column of the sound; by default one with a usual name")
     speaker: str | None = Field(
@@ -49,6 +54,10 @@ class SoundSettings(TestedSettings):
     longest: float = Field(
         30.0, gt=0, le=3600, description="seconds of a sound of the data at most; longer ones are left out, and counted"
     )
+    normalize: bool | None = Field(
+        None, description="take its mean from each sound, and divide it by its standard deviation; by default as the"
+        " model of --init-from reads sounds, else not",
+    )  # fmt: skip
     speed: float = Field(0.0, ge=0, lt=1, description="in training, play sounds by up to this share faster or slower")
     mask_time: float = Field(
         0.0, ge=0, lt=1, description="in training, silence two stretches of each sound, of up to this share of it"
@@ -57,6 +66,13 @@ class SoundSettings(TestedSettings):
         0.0, ge=0, lt=1, description="in training, take two bands out of each sound, of up to this share of the mel"
         " scale",
     )  # fmt: skip
+
+    @field_validator("tokenizer")
+    @classmethod
+    def _has_no_tokens(cls, value: str) -> str:
+        if value != "auto":
+            raise ValueError("sounds are no tokens; leave it out (transcripts are learned letter by letter)")
+        return value
 
     def need(self) -> None:
         super().need()
@@ -68,7 +84,8 @@ class SoundRow(Mapping[str, Tensor]):
     """What a model reads of a sound, which is loaded when it is asked for: samples, with silence after a very short
     one."""
 
-    def __init__(self, sound: Any, rate: int) -> None:
+    def __init__(self, sound: Any, rate: int, normalized: bool = False) -> None:
+        self.normalized = normalized
         self.sound = replace(sound, rate=rate) if isinstance(sound, SoundFile) else sound
         self.least = int(LEAST_SECONDS * rate)
 
@@ -80,6 +97,8 @@ class SoundRow(Mapping[str, Tensor]):
         if name != "audio":
             raise KeyError(name)
         wave = wave_of(self.sound)
+        if self.normalized:
+            wave = (wave - wave.mean()) / (wave.var(unbiased=False) + LEAST_POWER).sqrt()
         return torch.nn.functional.pad(wave, (0, max(0, self.least - len(wave))))
 
     def __iter__(self) -> Iterator[str]:
@@ -89,9 +108,23 @@ class SoundRow(Mapping[str, Tensor]):
         return 1
 
 
-def sound_rows(inputs: Sequence[Any], rate: int) -> list[SoundRow]:
+def sound_rows(inputs: Sequence[Any], rate: int, normalized: bool = False) -> list[SoundRow]:
     """Records with the field `audio`, or sounds, as a model reads them."""
-    return [SoundRow(each.held("audio") if isinstance(each, Record) else each, rate) for each in inputs]
+    sounds = [each.held("audio") if isinstance(each, Record) else each for each in inputs]
+    return [SoundRow(each, rate, normalized) for each in sounds]
+
+
+def heard_by_others(folder: Path) -> tuple[int, bool]:
+    """How a sound becomes numbers for the model in a folder of transformers: samples a second, and whether they are
+    normalized. Raises CheckpointError where the folder does not say it, and for anything else than samples."""
+    path = folder / PREPROCESSING
+    if not path.is_file():
+        raise CheckpointError(f"how sound becomes numbers is not said: {PREPROCESSING} is not there; copy it, too")
+    said = load_json(path)
+    kind = said.get("feature_extractor_type", SAMPLES)
+    if kind != SAMPLES or said.get("feature_size", 1) != 1:
+        raise CheckpointError(f"{PREPROCESSING}: {kind} makes other numbers of sound than its samples: not read")
+    return int(said.get("sampling_rate", RATE)), bool(said.get("do_normalize", True))
 
 
 def lengths_of_sounds(rows: Sequence[Any], rate: int) -> np.ndarray:
@@ -105,7 +138,7 @@ def opened_sounds(inputs: Sequence[Any], rate: int) -> list[Tensor]:
     opened = []
     for number, each in enumerate(inputs, 1):
         if isinstance(each, (str, Path)) and str(each).strip():
-            each = SoundFile(Path(each).expanduser(), f"input {number}", rate).load()
+            each = SoundFile(Path(each).expanduser(), "", rate).load()
         if not isinstance(each, Tensor) or not each.is_floating_point() or each.dim() != 1:
             raise InputError(
                 f"source {number}: this model reads sounds: give the name of a file, or a tensor (samples,) of"
@@ -132,6 +165,7 @@ class OfSounds:
 
     reads: ClassVar[Literal["texts", "pictures", "both", "sounds"]] = "sounds"
     rate: int
+    normalized: bool
 
     def input_of(self, record: Record) -> Any:
         return record
@@ -141,7 +175,7 @@ class OfSounds:
         return list(opened_sounds(inputs, self.rate))
 
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        return list(sound_rows(inputs, self.rate))
+        return list(sound_rows(inputs, self.rate, self.normalized))
 
     def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
         return lengths_of_sounds(rows, self.rate)

@@ -88,7 +88,8 @@ class TranscribedSounds(RowReader):
         first, step = sizes.pop(FIRST, 0), sizes.pop(STEP, 1)
         sizes["vocab"] = len(symbols) + 1
         longest = round(max(map(seconds_of, rows.training)), 3)
-        return SpeechRecognizer(None, list(inputs), 0, settings.lower, symbols, settings.rate, first, step, longest)
+        how = (settings.lower, symbols, settings.rate, first, step, longest)
+        return SpeechRecognizer(None, list(inputs), 0, *how, normalized=bool(settings.normalize))
 
     def target(self, kind: SpeechRecognizer, record: Record) -> Tensor:
         """(symbols,) int64; none where the sound has too few positions."""
@@ -154,6 +155,7 @@ class SpeechRecognition(RowTask):
     score = "word_error_rate"
     digits = 2
     reader = TranscribedSounds()
+    others = SpeechRecognizer.of_others
     trivial = {"constant": most_frequent}
     parts = (errors_by_speaker,)
     model = {

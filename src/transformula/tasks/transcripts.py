@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import CheckpointError
 from ..language.graph import Architecture
 from ..model.dataflow import description
+from ..structured import load_json
 from .base import Progress
-from .ctc import align, best_path, positions_of_samples, search
+from .ctc import BLANK, align, best_path, positions_of_samples, search
 from .ngram import favor_of
-from .predictor import Answer, predictor
+from .predictor import Answer, OfOthers, predictor
 from .row_predictor import EncodedRow, RowPredictor
-from .sounds import OfSounds, SoundRow
+from .sounds import OfSounds, SoundRow, heard_by_others
 from .verb import TranscribeSettings
 
+VOCABULARY, DELIMITER = "vocab.json", "|"  # of folders of transformers, and what stands there between words
+OTHERS_SECONDS = 30.0  # of a sound that a model of others reads at once
 MAX_OVERLAP = 4.0  # seconds that two windows share, where nothing else is said
 
 
@@ -53,6 +58,7 @@ class SpeechRecognizer(OfSounds, RowPredictor):
     rate         samples a second of what it reads
     first, step  position k of its output stands at sample first + k step
     longest      seconds of the longest sound of training
+    normalized   whether each sound has the mean 0 and the variance 1
     """
 
     symbols: list[str]
@@ -60,13 +66,25 @@ class SpeechRecognizer(OfSounds, RowPredictor):
     first: int
     step: int
     longest: float
+    normalized: bool = field(default=False, kw_only=True)
 
     settings = TranscribeSettings
     verb = "transcribe"
     named = {"vocab": "symbols"}
 
+    @classmethod
+    def of_others(cls, model: OfOthers) -> Self:
+        """The predictor of a model that others trained. Raises CheckpointError."""
+        places = places_of(model.architecture)
+        if places is None:
+            raise CheckpointError("its output does not say a letter at each position")
+        rate, normalized = heard_by_others(model.folder)
+        symbols = symbols_of_others(model.folder, model.config)
+        inputs = list(model.architecture.inputs)
+        return cls(None, inputs, 0, False, symbols, rate, *places, OTHERS_SECONDS, normalized=normalized)
+
     def alike(self) -> tuple[Any, ...]:
-        return (*super().alike(), list(self.symbols), self.rate, self.first, self.step)
+        return (*super().alike(), list(self.symbols), self.rate, self.first, self.step, self.normalized)
 
     def ids(self, text: str) -> list[int]:
         """The numbers of the symbols of a transcript; those that are not known are left out."""
@@ -133,6 +151,7 @@ class SpeechRecognizer(OfSounds, RowPredictor):
         for sign, (first, last) in zip(signs, spans, strict=True):
             if sign.isspace():
                 begun = False
+            if sign.isspace() or len(sign) != 1:  # <unk> and the like, of a model of others, are no letters
                 continue
             start, end = round(first * seconds, 3), round((last + 1) * seconds, 3)
             if begun:
@@ -140,6 +159,20 @@ class SpeechRecognizer(OfSounds, RowPredictor):
             words.append(SpokenWord(sign, start, end))
             begun = True
         return Transcript(" ".join(word.text for word in words), score, tuple(words))
+
+
+def symbols_of_others(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """The symbols that the numbers of a model's output stand for, from 1 on, by vocab.json in a folder of transformers,
+    with a blank for the mark between words. Raises CheckpointError."""
+    path = folder / VOCABULARY
+    if not path.is_file():
+        raise CheckpointError(f"its letters are not said: {VOCABULARY} is not there; copy it, too")
+    numbers, blank = load_json(path), config.get("pad_token_id", BLANK)
+    if blank != BLANK:
+        raise CheckpointError(f"config.json: pad_token_id is {blank}, and the blank is read as number {BLANK}")
+    named = {int(number): sign for sign, number in numbers.items()}
+    signs = [named.get(number, "") for number in range(1, max(named) + 1)]
+    return [" " if sign == DELIMITER else sign for sign in signs]
 
 
 def places_of(architecture: Architecture) -> tuple[int, int] | None:

@@ -286,9 +286,9 @@ UNANSWERED = [
     ("ElectraForPreTraining", {**SMALL, "embedding_size": 16}, False, "reads texts, and the folder holds no tokenizer"),
     ("GPT2Model", {"n_embd": 16, "n_layer": 1, "n_head": 2}, True, "no verb .* hidden-states"),
     ("ViTModel", {**SMALL, "image_size": 32, "patch_size": 8}, False, "no verb .* hidden-states"),
-    ("Wav2Vec2ForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "audio-classification"),
-    ("Wav2Vec2ForCTC", SOUND, True, "no verb .* transcription"),
-    ("HubertForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "audio-classification"),
+    ("Wav2Vec2ForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "preprocessor_config.json"),
+    ("Wav2Vec2ForCTC", SOUND, False, "how sound becomes numbers is not said: preprocessor_config.json is not there"),
+    ("HubertForSequenceClassification", {**SOUND, "classifier_proj_size": 8}, False, "preprocessor_config.json"),
 ]
 
 

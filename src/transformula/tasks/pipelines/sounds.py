@@ -41,6 +41,7 @@ class SoundPipeline(Pipeline[H]):
         return {
             "inputs": list(kind.inputs),
             "rate": kind.rate,
+            "normalized": kind.normalized,
             "least": int(LEAST_SECONDS * kind.rate),
             "samples": "one channel, the mean of all; zeros behind a sound that is shorter than `least`",
         }

@@ -216,6 +216,8 @@ def read_sound(name):
 
     values, rate = soundfile.read(name, dtype="float32", always_2d=True)
     wave = resampled(values.mean(axis=1), rate, pipeline["rate"])
+    if pipeline["normalized"]:
+        wave = (wave - wave.mean()) / numpy.sqrt(wave.var() + numpy.float32(1e-7))
     return numpy.pad(wave, (0, max(0, pipeline["least"] - len(wave))))
 
 
