@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_page(path: Path, empty: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in pages() if marked(p, "slow") or marked(p, "slow page")], ids=named)
 def test_page_with_its_longer_blocks(path: Path, empty: Path) -> None:
+    if re.search(r"^\$ espeak-ng", path.read_text("utf-8"), re.MULTILINE) and shutil.which("espeak-ng") is None:
+        pytest.skip("needs the program espeak-ng: apt-get install espeak-ng")
     run_page(path, empty, slow=True)
 
 
