@@ -24,6 +24,7 @@ from PIL import Image
 from tests.api.test_exporting import LABELED, trained
 from tests.api.translator import TEXT
 from tests.serving.conftest import Server, running, waiting_for, writer
+from tests.tasks.tones import tones, write_sound
 from transformula import Model
 from transformula.cli import main
 from transformula.errors import ConfigError, InputError
@@ -266,6 +267,20 @@ def test_pictures_come_as_data_urls(reads: str, tmp_path: Path) -> None:
                 checked(bad, predictor, "input 1")
     if reads != "pictures":
         assert checked(["a text"], predictor, "input 1") == ["a text"]
+
+
+def test_sounds_come_as_data_urls(tmp_path: Path) -> None:
+    predictor: Any = Reads("sounds")
+    wave = tones("ab", rate=32_000)
+    content = write_sound(tmp_path / "a.wav", wave, 32_000).read_bytes()
+    heard = checked("data:audio/wav;base64," + base64.b64encode(content).decode(), predictor, "input 1")
+    assert heard.dim() == 1 and len(heard) == -(-len(wave) // 2)
+    for name in (str(tmp_path / "a.wav"), "a text", data_url()):
+        with pytest.raises(InputError, match="a server opens no files"):
+            checked(name, predictor, "input 1")
+    for bad in (";base64,", ",abc", ";base64,@@", ";base64,QUJD"):
+        with pytest.raises(InputError, match="input 1"):
+            checked(f"data:audio/wav{bad}", predictor, "input 1")
 
 
 # Many clients --------------------------------------------------------------------------------------------------------
