@@ -407,6 +407,13 @@ writer:
         model.module(image=image, tokens=torch.tensor([[8] * (places + 1) + [1]]))
 
 
+def test_pictures_that_are_not_cut_into_squares(reader: Path, rows: Path, tmp_path: Path) -> None:
+    path = tmp_path / "threes.yaml"
+    path.write_text(READER.replace("patches(image, 4)", "patches(image, 3)"))
+    with pytest.raises(InputError, match="8 x 8 pixels are not cut into squares of 3 x 3: say --patch 8"):
+        made(rows, path)
+
+
 def test_models_that_read_no_picture_among_tokens(tmp_path: Path) -> None:
     path = tmp_path / "crossing.yaml"
     crossing = READER.replace("masked_scatter(embed.words(tokens), tokens, memory, vocab - 1)", "embed.words(tokens)")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +30,7 @@ from .picture_rows import PictureRow
 from .predictor import FILE, OfOthers, Predictor, Progress, predictor
 from .writing import Writing, Written
 
-OWN = ("marker", "places", "processing", "blind")  # what predictor.json says beside pairs.json
+OWN = ("marker", "places", "processing", "blind", "templated")  # what predictor.json says beside pairs.json
 GRAY = "gray picture"
 ASKED = '{"question": "How many ...?", "picture": "chart.png"}'
 
@@ -43,12 +44,14 @@ class PictureAnswering(Writing):
     processing  how a picture of any size becomes numbers; None: it has the size of `picture`, and its numbers are
                 value / 127.5 - 1
     blind       every picture is gray: the model was trained without them
+    templated   the chat template of the tokenizer says what stands around a question: the model is one of others
     """
 
     marker: int = 0
     places: int = 0
     processing: dict[str, Any] | None = None
     blind: bool = False
+    templated: bool = False
 
     columns = ("question", "picture")
     reads = "both"
@@ -71,13 +74,16 @@ class PictureAnswering(Writing):
 
     @classmethod
     def of_others(cls, model: OfOthers) -> Self:
-        """The predictor of a model that others trained. Raises CheckpointError."""
+        """The predictor of a model that others trained, which is asked by its chat template. Raises CheckpointError."""
+        if model.tokenizer.chat is None:
+            what = f"{model.folder}: there is no chat template, which says how a picture and a question are asked"
+            raise CheckpointError(f"{what}: copy chat_template.jinja from where the model was made")
         call = scattered(model.architecture)
         processing, picture = processing_of_others(model.folder, model.architecture)
         positions = description(call.args[2].sequence, model.architecture)
         return cls(
             model.task, model.tokenizer, model.tokenizer, "tokens", picture=tuple(picture), processing=processing,
-            marker=int(call.called.options["id"]), places=positions_in(positions, *picture[1:]),
+            marker=int(call.called.options["id"]), places=positions_in(positions, *picture[1:]), templated=True,
         )  # fmt: skip
 
     def is_one(self, given: Any) -> bool:
@@ -114,7 +120,12 @@ class PictureAnswering(Writing):
     def prompts(self, sources: Sequence[Any]) -> tuple[list[list[int]], dict[str, list[Any]]]:
         return [ids.tolist() for ids in self.ids(sources)], {"image": self.pictures(sources)}
 
-    def encode_whole(self, sources: Sequence[Any]) -> list[Any]:
+    def ids(self, sources: Sequence[Any]) -> list[np.ndarray]:
+        if not self.templated:
+            return super().ids(sources)
+        return [np.array(ids_asked(self, str(each["question"])), dtype=np.int64) for each in sources]
+
+    def encode_whole(self, sources: Sequence[Any]) -> list[np.ndarray]:
         return super().encode_whole([each["question"] for each in sources])
 
     def predict(
@@ -153,6 +164,22 @@ class PictureAnswering(Writing):
         return replace(pairs, **{name: own[name] for name in OWN})
 
 
+def ids_asked(kind: PictureAnswering, question: str) -> list[int]:
+    """What the chat template writes of a picture and a question, as many markers in its place as it has positions.
+    Raises InputError for a question that names a special token, and for a template that names no picture."""
+    tokenizer: Any = kind.target
+    special = tokenizer.special_in(question)
+    if special is not None:
+        raise InputError(f"the question holds {special}, which to this model is a sign of its own: take it out")
+    content = [{"type": "image"}, {"type": "text", "text": question}]
+    ids = tokenizer.encode_special(tokenizer.chat.render([{"role": "user", "content": content}]), template=False)
+    if ids.count(kind.marker) != 1:
+        what = f"the chat template writes {ids.count(kind.marker)} signs of a picture (the id {kind.marker})"
+        raise InputError(f"{what}; expected 1, for the part of the type image: use a template that does")
+    place = ids.index(kind.marker)
+    return [*ids[:place], *(kind.marker,) * kind.places, *ids[place + 1 :]]
+
+
 def search_for(settings: Any) -> SearchSettings | None:
     """How answers are searched for, by the settings of a search or of the verb. Raises InputError."""
     if not isinstance(settings, AnswerSettings):
@@ -186,6 +213,11 @@ def positions_in(described: Any, height: int, width: int) -> int:
     depends on something else."""
     match described:
         case ("image", _, size, stride, padding):
+            if stride == size and not padding and (height % size or width % size):
+                raise InputError(
+                    f"pictures of {height} x {width} pixels are not cut into squares of {size} x {size}: say --patch"
+                    f" {math.gcd(height, width)}, or another divisor of both, where the model's text has that number"
+                )
             return math.prod((side + 2 * padding - size) // stride + 1 for side in (height, width))
         case ("joined", first, second):
             return positions_in(first, height, width) + positions_in(second, height, width)

@@ -63,6 +63,8 @@ class PictureQuestionPipeline(Pipeline[PictureAnswering]):
     def unscripted(self) -> str:
         if self.predictor.blind:
             return "the model was trained on gray pictures alone"
+        if self.predictor.templated:
+            return "the model is asked by its chat template"
         return "texts are spelled otherwise for the model" if self.predictor.spelling != PLAIN else super().unscripted
 
     def lines(self, texts: Sequence[str], folder: Path) -> list[str]:
