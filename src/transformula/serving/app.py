@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .. import __version__
 from ..errors import TYPED, InputError, TransformulaError, UnknownName
 from ..settings import Settings
+from ..tasks.picture_answering import PictureAnswering
 from . import openai
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, NoBody, PredictBody, TextBody
 from .metrics import Metrics
 from .models import ASKED, Models, Served
 from .openapi import description, page
-from .predicting import answers_of, ask_of
+from .predicting import answers_of, ask_of, chat_answer, chat_ask
 from .settings import LOOPBACK, ServeSettings
 from .texts import Ending, Text, TextPiece
 from .worker import Ask, ModelWorker, message_of, status_of
@@ -66,6 +67,9 @@ class Api:
         """Reply to messages."""
         body = await self.body(request, ChatBody)
         served, worker = await self.worker(body.model)
+        if isinstance(worker.predictor, PictureAnswering):
+            (answer,) = await self.answers(request, worker, chat_ask(worker, body, self.settings))
+            return JSONResponse(chat_answer(served.name, answer))
         job = await asyncio.to_thread(openai.chat_job, worker, body, self.settings)
         return await self.write(request, served, worker, body, openai.ChatShape(served.name, job))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +17,13 @@ from ..errors import InputError
 from ..settings import Settings
 from ..tasks.predictor import Predictor
 from ..tasks.writing import Writing
-from .bodies import PredictBody
+from .bodies import ChatBody, PredictBody
 from .settings import ServeSettings
 from .worker import Ask, ModelWorker, message_of
 
 DATA_URL, SOUND_URL = "data:image/", "data:audio/"
+WITHOUT_EFFECT = ("user", "metadata", "store", "service_tier", "modalities")  # of OpenAI's settings
+PICTURE = "picture"  # the field of an input that is one
 
 
 def ask_of(worker: ModelWorker, body: PredictBody, settings: ServeSettings) -> Ask:
@@ -65,12 +69,13 @@ def options_of(predictor: Predictor, given: Mapping[str, Any], settings: ServeSe
     return options
 
 
-def checked(value: Any, predictor: Predictor, place: str) -> Any:
-    """An input from a client, with pictures and sounds decoded. Raises InputError, DataError."""
+def checked(value: Any, predictor: Predictor, place: str, pictured: bool = False) -> Any:
+    """An input from a client, with pictures and sounds decoded; `pictured`: it must be a picture. Raises InputError,
+    DataError."""
     if isinstance(value, list):
         return [checked(one, predictor, place) for one in value]
     if isinstance(value, Mapping):
-        return {key: checked(one, predictor, place) for key, one in value.items()}
+        return {key: checked(one, predictor, place, key == PICTURE) for key, one in value.items()}
     if not isinstance(value, str) or predictor.reads == "texts":
         return value
     if predictor.reads == "sounds":
@@ -82,7 +87,7 @@ def checked(value: Any, predictor: Predictor, place: str) -> Any:
         return SoundFile(content, place, getattr(predictor, "rate", RATE)).load()
     if value.startswith(DATA_URL):
         return picture(value, place, predictor)
-    if predictor.reads == "pictures" or value.lower().rpartition(".")[2] in PICTURES:
+    if pictured or predictor.reads == "pictures" or value.lower().rpartition(".")[2] in PICTURES:
         raise InputError(f"{place}: send a picture as a data URL: {DATA_URL}png;base64,... (a server opens no files)")
     return value
 
@@ -104,6 +109,46 @@ def picture(url: str, place: str, predictor: Predictor) -> Any:
     shape = getattr(predictor, "picture", None)
     white = getattr(predictor, "processing", None) is None
     return PictureFile(content, place, None if shape is None else shape[0], white).load()
+
+
+def chat_ask(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Ask:
+    """What a request for a reply asks a model that answers questions about pictures: one message of the user, with a
+    text and a picture, in OpenAI's parts. Raises InputError for anything else, and for settings that are not followed.
+    """
+    given = body.model_dump(exclude_unset=True, exclude={"model", "messages", "max_tokens", "max_completion_tokens"})
+    usual = {"stream": False, "n": 1, "temperature": 0}
+    for key, value in given.items():
+        if value is not None and key not in WITHOUT_EFFECT and value != usual.get(key):
+            raise InputError(f"{key}: a model that answers questions about pictures does not follow it; leave it out")
+    parts: Any = body.messages[-1].get("content") if len(body.messages) == 1 else None
+    kinds = [part.get("type") for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    if sorted(map(str, kinds)) != ["image_url", "text"] or body.messages[0].get("role") != "user":
+        raise InputError(
+            "messages: this model answers one question about one picture: expected one message of the user, whose"
+            ' content is a part of the type text and one of the type image_url: {"type": "image_url", "image_url":'
+            f' {{"url": "{DATA_URL}png;base64,..."}}}}'
+        )
+    found = {str(part["type"]): part for part in parts}
+    url = found["image_url"].get("image_url")
+    url = url.get("url") if isinstance(url, Mapping) else url
+    source = {"question": found["text"].get("text"), PICTURE: url if isinstance(url, str) else ""}
+    most = body.max_completion_tokens or body.max_tokens
+    wanted = {"beam": 1, "alpha": 0.0} | ({} if most is None else {"max_length": most})
+    assert worker.predictor is not None
+    inputs = [checked(source, worker.predictor, "messages")]
+    options = options_of(worker.predictor, wanted, settings)
+    return Ask(inputs, options, None, asyncio.get_running_loop().create_future())
+
+
+def chat_answer(name: str, answer: Any) -> dict[str, Any]:
+    """A reply that is an answer, in OpenAI's shape. Raises what went wrong."""
+    if isinstance(answer, Exception):
+        raise answer
+    best = answer[0]
+    message = {"role": "assistant", "content": best.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    about = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": "chat.completion", "created": int(time.time())}
+    return {**about, "model": name, "choices": [choice]}
 
 
 def answers_of(answers: Sequence[Any]) -> list[dict[str, Any]]:
