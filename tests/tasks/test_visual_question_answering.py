@@ -359,6 +359,13 @@ def test_an_answer_longer_than_the_context(rows: Path, reader: Path) -> None:
         VisualQuestionAnswering.make(read, numbers, inputs=architecture.inputs)
 
 
+def test_a_limit_that_leaves_no_question(rows: Path, reader: Path) -> None:
+    with pytest.raises(ConfigError, match="max_source: 5 tokens leave no room for a question"):
+        made(rows, reader, max_source=5)
+    task, _ = made(rows, reader, max_source=12, too_long="cut")
+    assert int(task.data.training.lengths["source"].max()) == 12
+
+
 def test_where_nothing_names_the_columns(tmp_path: Path, reader: Path) -> None:
     path = lines(tmp_path / "rows.jsonl", [{"a": "1.png", "question": "what", "answer": "it"}])
     with pytest.raises(ConfigError, match="image: .*say which holds the picture, as in --image a"):

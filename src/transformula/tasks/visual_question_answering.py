@@ -22,6 +22,7 @@ from ..data.sources import need_sources
 from ..data.spelling import Spelling
 from ..data.splits import SplitRows, read_split, row_digest
 from ..data.tokenizing import folder_named
+from ..errors import ConfigError
 from ..language.graph import Architecture
 from ..model.dataflow import description
 from ..settings import Settings
@@ -120,10 +121,17 @@ class VisualQuestions(RowSource):
         processing, shape = settings.read_as(rows.training[0]["image"], numbers.get("channels"))
         if marker is None:
             marker = max(tokenizer.vocab + 1, int(numbers.get("vocab") or 0)) - 1
-        return PictureAnswering(
+        made = PictureAnswering(
             task, tokenizer, tokenizer, "tokens", picture=shape, spelling=spelling, marker=marker,
             places=positions_in(numbers["positions"], *shape[1:]), processing=processing, blind=settings.blind,
         )  # fmt: skip
+        needed = len(made.before_source) + len(tokenizer.marks.source[1])
+        if settings.max_source is not None and settings.max_source <= needed:
+            raise ConfigError(
+                f"max_source: {settings.max_source} tokens leave no room for a question: the picture's positions and"
+                f" the end are {needed} of them; say more"
+            )
+        return made
 
 
 def columns_for(sources: Any, settings: Any) -> dict[str, str | int]:
