@@ -19,7 +19,7 @@ from ..generation.settings import ReplySettings, SamplingSettings
 from ..plain import several
 from ..tasks.forms import ANY_OBJECT, Form
 from ..tasks.replies import Replying
-from ..tasks.tool_calls import CallReader, Said, call_form
+from ..tasks.tool_calls import CallReader, CallPiece, call_form
 from ..tasks.writing import TextGenerator, Writing
 from ..tokenizers.base import Tokenizer
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, ResponseFormat, TextBody
@@ -254,7 +254,7 @@ class ChatShape(AnswerShape):
             return [self.piece(index, piece)]
         return [self.delta(index, said) for said in self.readers[index].push(piece.text)]
 
-    def delta(self, index: int, said: Said) -> dict[str, Any]:
+    def delta(self, index: int, said: CallPiece) -> dict[str, Any]:
         """More of the text or of a call."""
         if said.call is None:
             return self.choice(index, {"delta": {"content": said.text}, "logprobs": None})

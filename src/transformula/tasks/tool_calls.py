@@ -41,7 +41,7 @@ class Called(NamedTuple):
     whole: bool = False
 
 
-class Said(NamedTuple):
+class CallPiece(NamedTuple):
     """What became certain of a reply: more of its text, or of the arguments of its call number `call`, which begins
     where `name` says that."""
 
@@ -134,14 +134,14 @@ class CallReader:
         self._kept = ""  # what may yet be a part of something else
         self._inside = self._named = self._given = False  # in a call; its name is read; and its arguments
 
-    def push(self, piece: str) -> list[Said]:
+    def push(self, piece: str) -> list[CallPiece]:
         self._kept += piece
-        said: list[Said] = []
+        said: list[CallPiece] = []
         while (more := self._inner() if self._inside else self._outer()) is not None:
             said += more
         return said
 
-    def close(self) -> list[Said]:
+    def close(self) -> list[CallPiece]:
         """What is left: text that was no beginning of a call, and what a call that was cut has of arguments."""
         if self._inside and not self._named:  # a call that does not say whom it calls is text
             self._kept = OPEN + self._kept
@@ -149,12 +149,12 @@ class CallReader:
         self._kept, self._inside = "", False
         return said
 
-    def _say(self, text: str) -> list[Said]:
+    def _say(self, text: str) -> list[CallPiece]:
         text = text.lstrip("\n") if self.calls and not self.text else text
         self.text += text
-        return [Said(text)] if text else []
+        return [CallPiece(text)] if text else []
 
-    def _outer(self) -> list[Said] | None:
+    def _outer(self) -> list[CallPiece] | None:
         """Read on outside of a call; None where more must come first."""
         before, opened, after = self._kept.partition(OPEN)
         if opened:
@@ -167,7 +167,7 @@ class CallReader:
         self._kept = self._kept[len(sure) :]
         return self._say(sure)
 
-    def _inner(self) -> list[Said] | None:
+    def _inner(self) -> list[CallPiece] | None:
         """Read on inside of a call; None where more must come first."""
         if not self._named:
             head = HEAD.match(self._kept)
@@ -175,7 +175,7 @@ class CallReader:
                 return self._not_a_call()
             self.calls.append(Called(json.loads(head[1], strict=False)))
             self._named, self._given, self._kept = True, False, self._kept[head.end() :]
-            return [Said("", len(self.calls) - 1, self.calls[-1].name)]
+            return [CallPiece("", len(self.calls) - 1, self.calls[-1].name)]
         call, number = self.calls[-1], len(self.calls) - 1
         if not self._given:
             return self._arguments(call, number)
@@ -186,7 +186,7 @@ class CallReader:
         self._inside, self._named, self._kept = False, False, after
         return []
 
-    def _arguments(self, call: Called, number: int) -> list[Said] | None:
+    def _arguments(self, call: Called, number: int) -> list[CallPiece] | None:
         """Arguments as they come: as long as they do not parse, all that is there is theirs."""
         if not self._kept:
             return None
@@ -196,14 +196,14 @@ class CallReader:
         except (ValueError, RecursionError):
             self.calls[-1] = call._replace(arguments=whole)
             self._kept = ""
-            return [Said(whole[known:], number)]
+            return [CallPiece(whole[known:], number)]
         # a number may go on, and what has an end is told apart by what stands behind it
         if end == len(whole) and whole[-1] not in '}]"':
             return None
         self.calls[-1], self._given, self._kept = Called(call.name, whole[:end]), True, whole[end:]
-        return [Said(whole[known:end], number)] if end > known else []
+        return [CallPiece(whole[known:end], number)] if end > known else []
 
-    def _not_a_call(self) -> list[Said] | None:
+    def _not_a_call(self) -> list[CallPiece] | None:
         """What stands between the tags and names no tool is text, once it has its end."""
         inside, closed, after = self._kept.partition(CLOSE)
         if not closed:
