@@ -19,7 +19,7 @@ from ..generation.settings import ReplySettings, SamplingSettings
 from ..plain import several
 from ..tasks.forms import ANY_OBJECT, Form
 from ..tasks.replies import Replying
-from ..tasks.tool_calls import CallReader, CallPiece, call_form
+from ..tasks.tool_calls import CallPiece, CallReader, call_form
 from ..tasks.writing import TextGenerator, Writing
 from ..tokenizers.base import Tokenizer
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, ResponseFormat, TextBody
