@@ -223,6 +223,11 @@ def test_a_task_without_logits_names_those_that_have_them(data: Path, runs: dict
         train("pre-norm", task="sentence-embeddings", data=str(data / "rows.tsv"), teacher=str(runs["text"]), **SMALL)
 
 
+def test_dialogues_in_one_row_have_no_teacher(data: Path, runs: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match="pack: a teacher is asked about rows of one text each"):
+        train("pre-norm", task="dialogue", data=str(data / "rows.tsv"), teacher=str(runs["text"]), pack=True, **SMALL)
+
+
 def test_its_options_are_read_only_with_it(data: Path, tmp_path: Path) -> None:
     for key in ("teacher_weight", "teacher_temperature", "teacher_kept"):
         with pytest.raises(ConfigError, match=f"{key}: is read only with .*teacher"):

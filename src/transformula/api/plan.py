@@ -180,7 +180,7 @@ class Plan:
         check_threads(training.threads)
         check_task(kind, architecture)
         kind.fits(architecture, self.data)
-        check_teaching(training, kind, architecture, self.use)
+        check_teaching(training, kind, self.data, architecture, self.use)
         check_select(training.select, kind)
         need_recorders(training.log_to)
         if architecture.carry and not kind.carries:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..language.graph import Architecture
+    from ..settings import Settings
     from ..tasks.base import Batch, T, Task
     from ..tasks.predictor import Predictor
     from ..tasks.trained import Trained
@@ -23,7 +24,9 @@ SHOWN_LABELS = 12  # labels that a message lists, at most
 PROBES = ("The quick brown fox, 3.14 times.", "  two\n\nlines\t", "naïve Straße 你好 🙂", "x = y[0] + 'z'")
 
 
-def check_teaching(training: TrainingSettings, kind: type[Task], student: Architecture, use: Sequence[str]) -> None:
+def check_teaching(
+    training: TrainingSettings, kind: type[Task], data: Settings, student: Architecture, use: Sequence[str]
+) -> None:
     """Raise an error for a teacher that cannot be one, as far as texts say it: before any data are read."""
     if training.teacher is None:
         return
@@ -32,6 +35,8 @@ def check_teaching(training: TrainingSettings, kind: type[Task], student: Archit
     check_soft(kind)
     if training.loss_chunks > 1:
         raise ConfigError("loss_chunks: a teacher's logits are compared with the student's as a whole; leave it out")
+    if getattr(data, "pack", False):
+        raise ConfigError("pack: a teacher is asked about rows of one text each; leave it out, or the teacher")
     teacher = check_model(model_folder(path_of(training.teacher, "teacher")), use=use)
     if teacher.carry or student.carry:
         who = "the teacher's model" if teacher.carry else "the model"
