@@ -175,7 +175,8 @@ VALUES = {
 """Two values of a key whose type does not say them."""
 BESIDE = {
     "quoted": {"data": "rows.csv"}, "column": {"data": "rows.csv"}, "spike": {"on_spike": "skip"},
-    "bad_shards": {"stream": True}, "shuffle": {"stream": True},
+    "bad_shards": {"stream": True}, "shuffle": {"stream": True}, "gamma": {"loss": "simpo"},
+    **dict.fromkeys(("teacher_weight", "teacher_temperature", "teacher_kept"), {"teacher": "runs/large"}),
 }  # fmt: skip
 """What a key is read with."""
 
@@ -185,7 +186,8 @@ def two_values(field: Any) -> str:
     kinds = [kind for kind in typing.get_args(field.annotation) or [field.annotation] if kind is not type(None)]
     if typing.get_origin(field.annotation) is typing.Literal:
         return ",".join(map(str, kinds[:2]))
-    return {bool: "true,false", int: "2,3", float: "0.1,0.3"}.get(kinds[0], "one,two")
+    least = max([2, *(one.ge for one in field.metadata if hasattr(one, "ge"))])
+    return {bool: "true,false", int: f"{least},{least + 1}", float: "0.1,0.3"}.get(kinds[0], "one,two")
 
 
 def varied_keys() -> Iterator[Any]:

@@ -86,7 +86,7 @@ def test_a_flac_that_is_cut_is_refused(tmp_path: Path) -> None:
 def test_a_head_that_says_years_and_numbers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sound(tmp_path / "a.wav", tones("abc"))
     monkeypatch.setattr("transformula.data.sound.MAX_SECONDS", 0.1)
-    with pytest.raises(DataError, match="its head says .* hours; at most"):
+    with pytest.raises(DataError, match="its head says that it lasts .*; at most"):
         _ = SoundFile(tmp_path / "a.wav", "row 1").samples
     soundfile.write(tmp_path / "b.wav", np.array([0.0, np.nan]), 16_000, subtype="FLOAT")
     with pytest.raises(DataError, match="numbers that are not finite"):

@@ -348,4 +348,5 @@ def test_class_weights_are_refused_where_they_have_no_effect(
     for task in ("language-modeling", "tagging", "translation"):
         assert main(["train", "pre-norm", "--task", task, "--data", str(rare), "--class-weights", "balanced"]) == 2
         said = capsys.readouterr().err
-        assert f"{task} has no such setting; tasks with it: classification, image-classification" in said
+        others = "audio-classification, classification, image-classification"
+        assert f"{task} has no such setting; tasks with it: {others}" in said

@@ -34,7 +34,6 @@ from .reading import (
 )
 from .room import check_folder, check_room
 from .starting import Start, kept_labels, start_again, start_of, task_before, without_numbers
-from .teaching import check_teaching
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -180,7 +179,10 @@ class Plan:
         check_threads(training.threads)
         check_task(kind, architecture)
         kind.fits(architecture, self.data)
-        check_teaching(training, kind, self.data, architecture, self.use)
+        if training.teacher is not None:
+            from .teaching import check_teaching
+
+            check_teaching(training, kind, self.data, architecture, self.use)
         check_select(training.select, kind)
         need_recorders(training.log_to)
         if architecture.carry and not kind.carries:

@@ -20,7 +20,6 @@ from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentions, set_threads
 from .room import check_room
 from .starting import run_record
-from .teaching import agreement_note, teacher_line, with_teacher
 from .unread import check_files, check_read
 
 if TYPE_CHECKING:
@@ -153,9 +152,11 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         show_resolved(shown, architecture, stated, task)
         if begun is not None:
             shown.say(begun.line)
-        task = with_teacher(task, training, architecture, plan.use)
-        if line := teacher_line(task, architecture, training):
-            shown.say(line)
+        if training.teacher is not None:
+            from .teaching import teacher_line, with_teacher
+
+            task = with_teacher(task, training, architecture, plan.use)
+            shown.say(teacher_line(task, architecture, training))
         config = recorded_settings({**plan.data.plain(), **task.resolved})
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
@@ -268,6 +269,8 @@ def evaluate(
     with products_with(weights, *modules):
         report: Any = kind.report(trained, scored, settings, progress)
     if scored is None and recorded.get("teacher") and not lost:
+        from .teaching import agreement_note
+
         report = replace(report, notes=[*report.notes, agreement_note(trained, kind, use)])
     if weights != "float32":
         report = replace(report, notes=[*report.notes, f"linear layers multiplied with matrices of type {weights}"])

@@ -28,8 +28,6 @@ def check_teaching(
     training: TrainingSettings, kind: type[Task], data: Settings, student: Architecture, use: Sequence[str]
 ) -> None:
     """Raise an error for a teacher that cannot be one, as far as texts say it: before any data are read."""
-    if training.teacher is None:
-        return
     from ..tasks.soft_targets import check_soft
 
     check_soft(kind)
@@ -211,9 +209,7 @@ def check_reading(what: str, task: Any, batch: Batch, teacher: Architecture, stu
 
 
 def teacher_line(task: Task, student: Architecture, training: TrainingSettings) -> str:
-    """What a run says of its teacher, and of what it costs, before training; "" without one."""
-    if training.teacher is None:
-        return ""
+    """What a run says of its teacher, and of what it costs, before training."""
     from ..analysis.accounting import flops_per_unit
     from ..training.state import flops_per_unit as flops_of
 

@@ -24,7 +24,7 @@ ELSEWHERE = {
     **dict.fromkeys(("fit", "finetune", "fine-tune", "pretrain", "resume"), ["train"]),
     **dict.fromkeys(("generate", "write"), ["sample", "translate"]),
     **dict.fromkeys(("infer", "inference", "apply"), ["predict"]),
-    **dict.fromkeys(("eval", "test", "validate", "score", "benchmark"), ["evaluate"]),
+    **dict.fromkeys(("eval", "test", "validate", "benchmark"), ["evaluate"]),
     **dict.fromkeys(("draw", "diff", "search", "list"), ["gallery"]),
     "complete": ["sample"],
     "run": ["train", "reproduce"],

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..cost.words import duration
 from ..errors import DataError, did_you_mean
 from ..extras import need
 from .lines import check_regular, lines_of, near_files
@@ -63,8 +64,8 @@ class SoundFile:
         def count(library: Any, file: Any) -> int:
             about = library.info(file)
             if about.frames > MAX_SECONDS * about.samplerate:
-                what = f"{self.where}: its head says {about.frames / about.samplerate / 3600:,.0f} hours"
-                raise DataError(f"{what}; at most {MAX_SECONDS // 3600} are read: cut it into parts")
+                what = f"{self.where}: its head says that it lasts {duration(about.frames / about.samplerate)}"
+                raise DataError(f"{what}; at most {duration(MAX_SECONDS)} are read: cut it into parts")
             return length_at(about.frames, about.samplerate, self.rate)
 
         frames: int = self._opened(count)

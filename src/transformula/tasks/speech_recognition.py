@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from ..cost.words import of_a_step
 from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, setting
@@ -98,7 +99,7 @@ class TranscribedSounds(RowReader):
 
     def about(self, kind: SpeechRecognizer, records: Sequence[Record]) -> dict[str, str]:
         words = sum(len(str(row["text"]).split()) for row in records)
-        each = f"a position every {1000 * kind.step / kind.rate:.3g} ms"
+        each = f"a position every {of_a_step(kind.step / kind.rate)}"
         return {"transcripts": f"{words:,} words; {len(kind.symbols)} symbols: {''.join(kind.symbols)}; {each}"}
 
     def remarks(self, kind: SpeechRecognizer, rows: SplitRows) -> list[str]:
