@@ -24,7 +24,7 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^setuptools==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation -c constraints.txt -e '.[baselines,cldr,compare,completion,ctranslate2,documents,gguf,hub,onnx,parquet,serve,slurm,sound,tensorboard,torchinfo,translation,unigram,wandb,dev,peers]'
+	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation -c constraints.txt -e '.[baselines,cldr,compare,completion,ctranslate2,documents,gguf,hub,mcp,onnx,parquet,serve,slurm,sound,tensorboard,torchinfo,translation,unigram,wandb,dev,peers]'
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps -c constraints.txt timm torchscale
 	@rm -f .venv/set-up-*
 	@touch $@

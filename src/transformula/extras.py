@@ -15,6 +15,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "datasets": "hub",
     "gguf": "gguf",
     "llguidance": "serve",
+    "mcp": "mcp",
     "mlflow": "mlflow",
     "defusedxml": "documents",
     "lxml": "documents",

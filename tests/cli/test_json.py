@@ -60,6 +60,7 @@ EASY = {
                 ["text", "patch", "--text", "the cat", "--other", "the dog", "--figure", "patch.html"]],
     "check-family": [["gpt2", "tiny/config.json", "--fast"]],
     "compare": [["pre-norm", "rezero", *TEXT, *SIZES, "--sizes", "1", "--dry-run"]],
+    "search": [["--base", "pre-norm", *TEXT, *SIZES, "--steps", "90", "--rounds", "1", "--dry-run"]],
     "curves": [["text", "--out", "drawn.svg"]],
     "prune": [["text", "--dry-run"], ["text", "--yes"]],
     "words": [[], ["attention"]],
@@ -159,7 +160,7 @@ def printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> tuple[i
 
 
 def test_every_verb_is_tried() -> None:
-    assert {*EASY, "serve", "studio"} == {*door.all_verbs()}, "servers end when they are stopped: tests/serving"
+    assert {*EASY, "serve", "studio", "mcp"} == {*door.all_verbs()}, "servers end when they are stopped: tests/serving"
 
 
 @pytest.mark.parametrize("verb", EASY)
@@ -191,6 +192,7 @@ MISTAKES = {
     "evaluate": ["missing"],
     "serve": ["missing"],
     "studio": ["--port", "99999"],
+    "mcp": ["--hunt", "missing"],
     "distill": ["classification", "--out", "new.jsonl"],
     "prepare": ["missing.txt"],
     "repeat": ["missing"],
@@ -204,6 +206,7 @@ MISTAKES = {
     "import": ["missing", "--format", "pytorch", "--out", "imported"],
     "inspect": ["missing", "attention"],
     "compare": ["pre-norm", "pre-nrm"],
+    "search": ["--base", "pre-nrm"],
     "curves": ["missing"],
     "words": ["attenion"],
     "cache": ["burn"],

@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from ..errors import Interrupted
+from ..errors import InputError, Interrupted, setting
 from .options import QUIET, USE, Given, Parser, verb
 
 
-def compare_options(parser: Parser) -> None:
-    """Its options; those of the task come once the task is known."""
+def add_task(parser: Parser) -> str:
+    """Add the options that say what models learn; returns the name of the task."""
     from ..api.reading import TASK
     from ..api.starting import task_named
-    from ..comparison.settings import ComparisonSettings
-    from ..comparison.study import study_names
-    from ..training.settings import UNPAIRED
 
     what = f"what the models learn: a task that --help all lists (default: {TASK});"
     what += " beside it --help all shows the options of this task"
@@ -23,9 +20,20 @@ def compare_options(parser: Parser) -> None:
     QUIET(parser)
     USE(parser)
     begun = parser.begin()
-    task = task_named(getattr(begun, "task", None), None, None, None, begun.use)
+    return task_named(getattr(begun, "task", None), None, None, None, begun.use)
+
+
+def compare_options(parser: Parser) -> None:
+    """Its options; those of the task come once the task is known."""
+    from ..comparison.settings import ComparisonSettings
+    from ..comparison.study import study_names
+    from ..training.settings import UNPAIRED
+
+    task = add_task(parser)
     what = "a formula, a model file, a name of the gallery, each also as NAME: FORMULA; the first one is the base"
     parser.add("variants", "VARIANT", what, nargs="*")
+    what = "the wirings that a search has found, or else its finalists, beside its base, in the place of variants"
+    parser.add("--from", "FOLDER", what, dest="hunt")
     what = f"a study in the place of variants and settings, of which options change some: {', '.join(study_names())}"
     parser.add("--study", "NAME", what)
     parser.add("--root", "FOLDER", "the folder in which the study's data lies")
@@ -47,6 +55,7 @@ def compare_options(parser: Parser) -> None:
         "transformula compare pre-norm --vary optimizer=adamw,muon --data shakespeare.txt --protocol quick",
         "transformula compare pre-norm --vary lr=auto --data shakespeare.txt",
         "transformula compare --study norm-placement --data shakespeare.txt",
+        "transformula compare --from hunt --data other.txt --depth 6 --width 256",
     ],
 )
 def compare(given: Given) -> int:
@@ -57,8 +66,15 @@ def compare(given: Given) -> int:
     on. With more variants or seeds it adds to what is there. The exit status is 3 if a variant is undecided."""
     from ..comparison.compare import compare
 
+    more = given.some("task")
+    if given["hunt"] is not None:
+        from ..search.found import variants_of
+
+        if given["variants"]:
+            raise InputError(f"{setting('from', given['hunt'])} has its own variants; leave the others out")
+        more["variants"] = variants_of(given["hunt"])
     try:
-        compared = given.call(compare, **given.some("task"))
+        compared = given.call(compare, **more)
     except Interrupted as error:
         typed = shlex.join(["transformula", "compare", *given.parser.arguments])
         raise type(error)(f"{error}\nto go on: {typed}") from None

@@ -16,7 +16,8 @@ from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
 FILES = (
-    "runs", "distilling", "serving", "comparison", "inspect", "formulas", "planning", "files", "families", "completion",
+    "runs", "distilling", "serving", "comparison", "searching", "inspect", "formulas", "planning", "files", "families",
+    "completion",
 )  # fmt: skip
 """Files that register verbs, in the order of `transformula --help`. A verb is the function of its name."""
 
@@ -25,7 +26,7 @@ ELSEWHERE = {
     **dict.fromkeys(("generate", "write"), ["sample", "translate"]),
     **dict.fromkeys(("infer", "inference", "apply"), ["predict"]),
     **dict.fromkeys(("eval", "test", "validate", "benchmark"), ["evaluate"]),
-    **dict.fromkeys(("draw", "diff", "search", "list"), ["gallery"]),
+    **dict.fromkeys(("draw", "diff", "list"), ["gallery"]),
     "complete": ["sample"],
     "run": ["train", "reproduce"],
     "convert": ["export", "import"],

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..atomic_io import write_whole
 from ..cost.ratio import INTERVAL
@@ -28,6 +28,7 @@ from .records import Arm, Audit, Job, RunCosts, Stage, Variant, WithArms
 from .settings import ComparisonSettings
 from .statistics.power import Noise, detectable, needed_pairs
 
+P = TypeVar("P", bound="WrittenPlan")
 FILE = "plan.json"
 FREE = (
     *("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples"),
@@ -42,8 +43,25 @@ HEAD = (
 MATCHED = {"tokens": "tokens seen", "parameters": "parameters", "flops": "FLOPs", "time": "seconds of training"}
 
 
+class WrittenPlan:
+    """What is a dataclass with `settings` and a `hash`, and is written before anything runs."""
+
+    settings: Any
+    hash: Any
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data: what plan.json holds."""
+        return plain({"hash": self.hash, **asdict(self), "settings": self.settings.plain()})  # type: ignore
+
+    def write(self, folder: Path) -> None:
+        """Write plan.json, whole."""
+        claim(folder, (FILE,))
+        write_whole(folder / FILE, (json.dumps(self.data, indent=1, ensure_ascii=False) + "\n").encode())
+
+
 @dataclass(frozen=True)
-class ComparisonPlan(WithArms):
+class ComparisonPlan(WithArms, WrittenPlan):
     """What a comparison does.
 
     given       keys of a run's configuration that were typed for all variants
@@ -169,16 +187,6 @@ class ComparisonPlan(WithArms):
         kept = {key: value for key, value in settings.items() if key not in (*FREE, *ADDED)}
         return {**kept, "base": self.base, "score": self.score, "given": dict(self.given), "use": [*self.use]}
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """As plain data: what plan.json holds."""
-        return plain({"hash": self.hash, **asdict(self), "settings": self.settings.plain()})  # type: ignore[no-any-return]
-
-    def write(self, folder: Path) -> None:
-        """Write plan.json, whole."""
-        claim(folder, (FILE,))
-        write_whole(folder / FILE, (json.dumps(self.data, indent=1, ensure_ascii=False) + "\n").encode())
-
     def __repr__(self) -> str:
         return plan_text(self)
 
@@ -200,9 +208,14 @@ def digest(value: Any) -> str:
 
 def read_plan(folder: Path) -> ComparisonPlan | None:
     """The plan of a folder; None where there is none. Raises CheckpointError where it is damaged."""
+    return plan_in(folder, plan_of_data)
+
+
+def plan_in(folder: Path, plan_of: Callable[[Any], P]) -> P | None:
+    """The same for a plan of any kind, which has a `hash`."""
     try:
         read = load_json(folder / FILE)
-        plan = plan_of_data(read)
+        plan = plan_of(read)
     except FileNotFoundError:
         return None
     except (OSError, Malformed, KeyError, TypeError, AttributeError, InputError) as error:

@@ -1,0 +1,1 @@
+"""The edits that come with the program, by what they change."""

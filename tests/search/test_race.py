@@ -1,0 +1,167 @@
+"""The race: what a planted gain, luck alone, a kill and a bad proposal do to it. Runs are simulated: a score is that of
+the base, less what the formula is worth, with the noise of its seed and of its initial values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from transformula.comparison.board import Board
+from transformula.comparison.records import Job, Outcome
+from transformula.comparison.store import Store
+from transformula.ownership import claim
+from transformula.search import admission as admissions
+from transformula.search.admission import Admission
+from transformula.search.hunt import Hunt
+from transformula.search.plan import HuntPlan, make_hunt_plan
+from transformula.search.race import Race
+from transformula.search.records import ProposedModel
+from transformula.search.settings import HuntSettings
+from transformula.training.progress import Progress
+
+NOISE = 0.01
+World = Callable[[str], float]
+
+
+@pytest.fixture(autouse=True)
+def no_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates train models for a moment; they have tests of their own."""
+    monkeypatch.setattr(admissions, "check_arm", lambda arm, trial: [])
+    monkeypatch.setattr(admissions, "trial_of", lambda arm: None)
+    monkeypatch.setattr(admissions, "replace", lambda one, **new: one if one is None else _replace(one, **new))
+
+
+def _replace(one: Any, **new: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(one, **new)
+
+
+def plan_of(folder: Path, **settings: Any) -> HuntPlan:
+    text = folder / "text.txt"
+    text.write_text("one two three four five six seven eight nine ten\n" * 200)
+    given = {"data": str(text), "tokenizer": "characters", "depth": 2, "width": 16, "heads": 2, "context": 16}
+    own = {"rounds": 3, "children": 9, "twins": 1, "at_once": 1, "out": str(folder / "hunt"), **settings}
+    plan, _ = make_hunt_plan(HuntSettings.read(own), {**given, "batch": 2, "steps": 90}, ())
+    return plan
+
+
+def simulated(world: World) -> Callable[[Sequence[Job]], list[Outcome]]:
+    """What came of jobs in a world where a model's text is worth something."""
+
+    def run(jobs: Sequence[Job]) -> list[Outcome]:
+        outcomes = []
+        for job in jobs:
+            model = str(job.config["model"])
+            common = Random(job.seed).gauss(0, 5 * NOISE)
+            own = Random(hashlib.sha256(f"{model} {job.seed} {job.config['steps']}".encode()).hexdigest()).gauss(
+                0, NOISE
+            )
+            score = 3.0 + common + own - world(model)
+            outcomes.append(
+                Outcome(job.variant, job.size, job.stage, job.seed, job.lr, job.key, "done", score, seconds=1.0)
+            )
+        return outcomes
+
+    return run
+
+
+def hunt_in(folder: Path, world: World, **settings: Any) -> Hunt:
+    plan = plan_of(folder, tuning=False, **settings)
+    board = Board(Progress("runs", quiet=True), Store(folder / "store"))
+    claim(folder / "hunt", ("answers.json", "results.json"))
+    hunt = Hunt(plan, folder / "hunt", Race(plan, Admission(plan), simulated(world)), board)
+    hunt.run(None)
+    return hunt
+
+
+def planted(model: str) -> float:
+    """A short convolution, wherever it stands, helps by ten times the noise."""
+    return 10 * NOISE if "conv(" in model else 0.0
+
+
+def test_a_planted_gain_is_found(tmp_path: Path) -> None:
+    first = 0
+    for seed in range(1, 6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        hunt = hunt_in(folder, planted, seed=seed, proposers=["edits"], children=18)
+        best = hunt.leaders()[0]
+        first += "conv(" in best.model and hunt.standing(best.name).gain > 5 * NOISE
+    assert first >= 4
+
+
+def test_where_nothing_helps_wirings_climb_no_higher_than_twins(tmp_path: Path) -> None:
+    hunt = hunt_in(tmp_path, lambda model: 0.0, twins=9, rounds=4)
+    gains = {twin: [hunt.standing(one.name).gain for one in hunt.leaders(twin)] for twin in (False, True)}
+    assert hunt.twins_bar is not None
+    assert max(gains[False], default=0.0) < hunt.twins_bar + 3 * NOISE
+
+
+def test_it_ends_the_same_when_it_is_made_again(tmp_path: Path) -> None:
+    one, two = (hunt_in(tmp_path, planted, rounds=2).data for _ in range(2))
+    assert one == two
+
+
+def test_a_kill_at_any_moment_changes_nothing(tmp_path: Path) -> None:
+    whole = hunt_in(tmp_path, planted, rounds=2)
+    made: dict[str, Outcome] = {}
+
+    class Killed(Exception):
+        """The process ends here."""
+
+    for left in (0, 1, 3, 7, 11, 8):
+        calls = left
+
+        def run(jobs: Sequence[Job]) -> list[Outcome]:
+            nonlocal calls
+            missing = [job for job in jobs if job.key not in made]
+            for job, outcome in zip(missing, simulated(planted)(missing), strict=True):
+                if not calls:
+                    raise Killed
+                calls -= 1
+                made[job.key] = outcome
+            return [_replace(made[job.key], variant=job.variant) for job in jobs]
+
+        again = Hunt(whole.plan, whole.folder, Race(whole.plan, Admission(whole.plan), run), whole.board)
+        with pytest.raises(Killed):
+            again.run(None)
+    calls = 10**6
+    last = Hunt(whole.plan, whole.folder, Race(whole.plan, Admission(whole.plan), run), whole.board)
+    last.run(None)
+    assert last.data == whole.data
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("x = x + atention(norm(x))", "atention"),
+        ("x = x + attention(norm(x))\nx = x + mlp(norm(x))", "base"),
+        ("/etc/passwd", ""),
+        ("pre-norm", ""),
+        ("import os", ""),
+        ("language: 1\nlayer: x = x + mlp(norm(x), hidden=100000)", "times the FLOPs"),
+        ("x = x + " + "norm(" * 200 + "x" + ")" * 200, "deep"),
+        ("x = x + __import__('os').system('true')", ""),
+    ],
+)
+def test_a_bad_proposal_is_refused_with_the_reason(tmp_path: Path, model: str, why: str) -> None:
+    admission = Admission(plan_of(tmp_path))
+    candidate = admission.admit(ProposedModel(model, "", "outside"), "w1", 1)
+    assert candidate.refused and why in candidate.refused
+
+
+def test_runs_cost_what_those_of_the_base_cost(tmp_path: Path) -> None:
+    admission = Admission(plan_of(tmp_path))
+    dearer = admission.admit(
+        ProposedModel("x = x + attention(norm(x))\nx = x + mlp(norm(x), hidden=96)", "", "me"), "w1", 1
+    )
+    arm, base = admission.arm(dearer, 1000), admission.plan.base
+    assert not dearer.refused
+    assert arm.costs.steps < 1000
+    assert arm.costs.flops == pytest.approx(base.costs.flops_per_token * base.costs.tokens * 1000, rel=0.01)
