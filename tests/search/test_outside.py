@@ -73,5 +73,5 @@ def test_a_model_of_enormous_length_is_refused() -> None:
 def test_a_command_that_is_none() -> None:
     with pytest.raises(InputError, match="proposer"):
         OutsideProposer('python "mine.py')
-    missing = OutsideProposer("/no/such/command")
-    assert missing.ask(REQUEST) == [] and "No such file" in missing.failed
+    with pytest.raises(InputError, match="there is no program '/no/such/command'"):
+        OutsideProposer("/no/such/command")

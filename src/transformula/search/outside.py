@@ -16,6 +16,7 @@ import json
 import os
 import selectors
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -41,6 +42,9 @@ class OutsideProposer:
             raise InputError(f"{setting('proposer', shortened(command))}: {error}") from None
         if not self.command:
             raise InputError(f"{setting('proposer', '')}: no command; name one, such as 'python mine.py'")
+        if shutil.which(self.command[0]) is None:
+            named = setting("proposer", shortened(command))
+            raise InputError(f"{named}: there is no program {self.command[0]!r}; name one, such as 'python mine.py'")
         self.wait, self.failures, self.failed = wait, 0, ""
         self.process: subprocess.Popen[bytes] | None = None
 

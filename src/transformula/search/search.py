@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from .found import RESULTS
 from .hunt import ANSWERS, Hunt
 from .outside import OutsideProposer
 from .plan import HuntPlan, make_hunt_plan, runs_of_round
+from .proposer import proposers
 from .race import Race
 from .records import Contender
 from .report import FILES, text_of, write_hunt_report
@@ -100,19 +101,22 @@ def search(*, use: Sequence[str] = (), quiet: bool = False, **given: Any) -> Hun
     for package in PACKAGES:
         need(package, PURPOSE)
     engines.need(settings.engine)
+    for name in settings.proposers:
+        proposers.need(name)
+    outside = None if settings.proposer is None else OutsideProposer(settings.proposer)
     plan, folder = make_hunt_plan(settings, shared, use)
     if settings.dry_run:
         return plan
     claim(folder, (ANSWERS, RESULTS, *FILES))
     plan.write(folder)
-    store = Store(settings.store)
-    with preemptible(), Progress("runs", quiet=quiet) as shown, proposer_of(settings) as outside:
+    store, at_once = Store(settings.store), settings.at_once or plan.at_once
+    with preemptible(), Progress("runs", quiet=quiet) as shown, nullcontext() if outside is None else closing(outside):
         rounds = plan.rounds * (2 if settings.tuning else 1)
         planned = rounds * sum(runs_of_round(settings.children + settings.twins))
-        board = Board(shown, store, [], plan.at_once, planned)
+        board = Board(shown, store, [], at_once, planned)
         admission = Admission(plan, tuple(use))
         try:
-            with engines.get(settings.engine)(store, plan.at_once) as engine:
+            with engines.get(settings.engine)(store, at_once) as engine:
                 hunt = Hunt(
                     plan, folder, Race(plan, admission, partial(outcomes_of, engine=engine, board=board)), board
                 )
@@ -124,14 +128,3 @@ def search(*, use: Sequence[str] = (), quiet: bool = False, **given: Any) -> Hun
     report = HuntReport(hunt)
     report.write()
     return report
-
-
-@contextmanager
-def proposer_of(settings: HuntSettings) -> Iterator[OutsideProposer | None]:
-    """The command from outside, while it is asked; None where none was named."""
-    outside = None if settings.proposer is None else OutsideProposer(settings.proposer)
-    try:
-        yield outside
-    finally:
-        if outside is not None:
-            outside.close()
