@@ -28,6 +28,7 @@ WRITE_FOLDERS = {
     "repeat": ("run",),
     "reproduce": ("algorithmic/copy",),
     "compare": ("pre-norm", "post-norm", "--data", "text.txt", "--steps", "1"),
+    "search": ("--base", "pre-norm", "--data", "text.txt", "--steps", "9", "--rounds", "1", "--width", "16"),
     "export": ("run", "--to", "pytorch"),
     "import": ("run/best", "--format", "transformula"),
     "prepare": ("rows.jsonl", "--tokenizer", "bytes"),

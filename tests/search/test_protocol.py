@@ -37,11 +37,12 @@ def asked(arguments: list[str], talk: Callable[[Any], Awaitable[Any]]) -> Any:
     )
 
     async def run() -> Any:
-        async with stdio_client(command) as (read, write), mcp.ClientSession(read, write) as session:
+        async with stdio_client(command, errlog=quiet) as (read, write), mcp.ClientSession(read, write) as session:
             await session.initialize()
             return await talk(session)
 
-    return asyncio.run(run())
+    with open(os.devnull, "w") as quiet:
+        return asyncio.run(run())
 
 
 def said(result: Any) -> Any:

@@ -28,12 +28,12 @@ def twin_of(architecture: Architecture, vocabulary: Vocabulary, number: int) -> 
         for _, call in formula.sublayers():
             if (call.label or call.word) not in taps:
                 counted[call.word] += 1
-                pairs.append((call, labelled(call, f"twin{number}_{counted[call.word]}")))
+                pairs.append((call, with_label(call, f"twin{number}_{counted[call.word]}")))
         text = formula.on(text).with_nodes(pairs)
     return text
 
 
-def labelled(call: CallNode, twin: str) -> CallNode:
+def with_label(call: CallNode, twin: str) -> CallNode:
     return replace(call, label=f"{call.label or call.word}_{twin}")
 
 
