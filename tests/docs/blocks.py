@@ -40,7 +40,9 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<marks>```+)(?P<kind>\w*)\s*$")
 COMMENT = re.compile(r"^<!-- (?P<what>not run|slow|file|numbers|training|not compared): (?P<why>.+?) -->$")
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z_]-)[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 TRAINING = r"^(step \d+: |  \||precision: |threads: |evaluation took ).*| \(better than step .*"
-"""What a training run says that depends on the machine: how often it evaluates, and in which numbers it computes."""
+TRAINING += r"|(?<= in )(\d+ min )?[\d.]+ s(?= \(all)"
+"""What a training run says that depends on the machine: how often it evaluates, in which numbers it computes, and how
+long it takes."""
 
 COLUMNS = re.compile(r" +|(?<=[-─━=]{3})[-─━=]+")
 """What the width of a number changes around it: spaces, and rules."""
