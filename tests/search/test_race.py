@@ -4,6 +4,7 @@ the base, less what the formula is worth, with the noise of its seed and of its 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -17,7 +18,7 @@ from transformula.comparison.store import Store
 from transformula.ownership import claim
 from transformula.search import admission as admissions
 from transformula.search.admission import Admission
-from transformula.search.hunt import Hunt
+from transformula.search.hunt import Hunt, asked
 from transformula.search.plan import HuntPlan, make_hunt_plan
 from transformula.search.race import Race
 from transformula.search.records import ProposedModel
@@ -101,6 +102,15 @@ def test_where_nothing_helps_wirings_climb_no_higher_than_twins(tmp_path: Path) 
     gains = {twin: [hunt.standing(one.name).gain for one in hunt.leaders(twin)] for twin in (False, True)}
     assert hunt.twins_bar is not None
     assert max(gains[False], default=0.0) < hunt.twins_bar + 3 * NOISE
+
+
+def test_a_proposer_is_told_how_it_goes(tmp_path: Path) -> None:
+    hunt = hunt_in(tmp_path, planted, rounds=2)
+    board = json.loads(json.dumps(asked(hunt.told(), 3, {"mlp": None}), allow_nan=False))
+    assert board["count"] == 3 and board["words"] == ["mlp"] and "mlp(norm(x))" in board["base"]
+    gains = [leader["gain"] for leader in board["leaders"]]
+    assert gains == sorted(gains, reverse=True) and len(gains) >= 2
+    assert all(leader["error"] > 0 and 0.1 < leader["cost"] < 3 for leader in board["leaders"])
 
 
 def test_it_ends_the_same_when_it_is_made_again(tmp_path: Path) -> None:

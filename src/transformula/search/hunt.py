@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -203,12 +204,17 @@ class Hunt:
             write_whole(path, (json.dumps(kept, indent=1) + "\n").encode())
         return [(str(model), str(reason)) for model, reason in kept[str(number)]]
 
+    def shown(self, one: Contender) -> dict[str, Any]:
+        """A wiring as proposers see it: its gain with the standard error, and its FLOPs a token over the base's."""
+        standing, arm = self.standing(one.name), self.race.admission.arm(one, self.plan.steps[0])
+        cost = arm.costs.flops_per_token / self.plan.base.costs.flops_per_token
+        known = {"name": one.name, "model": one.model, "reason": one.reason, "cost": round(cost, 4)}
+        return {**known, "gain": standing.gain, "error": standing.error}
+
     def told(self) -> Leaderboard:
         """What proposers are told."""
-        leaders = [
-            {"name": one.name, "model": one.model, "gain": self.standing(one.name).gain, "reason": one.reason}
-            for one in self.leaders()[:SHOWN]
-        ]
+        ended = [one for one in self.leaders() if math.isfinite(self.standing(one.name).gain)]
+        leaders = [self.shown(one) for one in ended[:SHOWN]]
         refused = [(one.model, one.refused) for one in self.candidates if one.refused][-SHOWN:]
         config = self.plan.base.config
         return Leaderboard(str(config.get("task")), str(config["model"]), self.plan.unit, leaders, refused)
@@ -232,9 +238,7 @@ class Hunt:
         rows = [
             {
                 **asdict(one),
-                "standing": None
-                if one.name not in self.race.standings
-                else asdict(self.standing(one.name)) | {"gain": self.standing(one.name).gain},
+                "standing": None if one.name not in self.race.standings else self.standing(one.name).data,
             }
             for one in [*self.candidates, *self.tuned]
         ]

@@ -1,7 +1,7 @@
 """A command from outside: one line of JSON asks it, one line of JSON is its answer.
 
     -> {"count": 9, "task": "language-modeling", "base": "...", "unit": "bits per byte", "words": ["attention", ...],
-        "leaders": [{"name": "w4", "model": "...", "cost": 1.02, "gain": 0.013, "error": 0.004}, ...],
+        "leaders": [{"name": "w4", "model": "...", "reason": "...", "cost": 1.02, "gain": 0.013, "error": 0.004}, ...],
         "refused": [{"model": "...", "why": "..."}, ...]}
     <- {"proposals": [{"model": "x = x + attention(norm(x))\\nx = x + mlp(norm(x))", "reason": "..."}, ...]}
 

@@ -7,8 +7,10 @@ standing   a candidate's gain over the base after a rung, in the score's unit, m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import Any
 
 
@@ -74,16 +76,29 @@ class Standing:
     def gain(self) -> float:
         return sum(self.gains.values()) / len(self.gains) if self.gains else float("-inf")
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data; None is the gain of a run that did not end."""
+        gains = {seed: gain if math.isfinite(gain) else None for seed, gain in self.gains.items()}
+        gain = None if None in gains.values() else self.gain
+        return {"name": self.name, "rung": self.rung, "gains": gains, "gain": gain}
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the gain; None with fewer than two seeds."""
+        count = len(self.gains)
+        return stdev(self.gains.values()) / count**0.5 if count > 1 else None
+
 
 @dataclass(frozen=True)
 class Leaderboard:
     """What a proposer is told.
 
-    task, vocabulary  what is learned, and how many words there are
-    base              the base's formula
-    unit              the score's, of which `gain` says how much better a wiring is than the base
-    leaders           the best wirings so far, the best first: name, model, cost, gain, how sure
-    refused           (model, why) of proposals that were refused lately
+    task     what is learned
+    base     the text of the base
+    unit     the score's, of which `gain` says how much better a wiring is than the base
+    leaders  the best wirings so far, the best first: name, model, reason, cost, gain, error; see `Hunt.shown`
+    refused  (model, why) of proposals that were refused lately
     """
 
     task: str
