@@ -317,7 +317,7 @@ def test_replies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["onnx", pytest.param("torch-export", marks=slow)])
 def test_numbers_of_replies(to: str, tmp_path: Path) -> None:
-    """Of a reply to a message, of one that ends a dialogue, and of those that are longer than the model reads."""
+    """The program scores a reply to a message, one that ends a dialogue, and those longer than the model reads."""
     rows = [{"prompt": f"{NAMES[n % 12]} {n}", "chosen": NAMES[-n % 12], "rejected": f"no {n}"} for n in range(12)]
     numbers = {"context": 60}
     folder, module, kind = trained(tmp_path, "reward-model", rows, tokenizer="bytes", numbers=numbers)

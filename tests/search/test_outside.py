@@ -52,7 +52,7 @@ def test_what_is_no_answer_costs_nothing(tmp_path: Path, kind: str) -> None:
     outside.close()
 
 
-def test_after_some_failures_it_is_not_asked_any_more(tmp_path: Path) -> None:
+def test_after_some_failures_it_is_no_longer_asked(tmp_path: Path) -> None:
     outside = proposer(tmp_path, "sys.exit(1)")
     for _ in range(FAILURES):
         assert not outside.silent

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,6 @@ from transformula.comparison.board import Board
 from transformula.comparison.records import Job, Outcome
 from transformula.comparison.store import Store
 from transformula.ownership import claim
-from transformula.search import admission as admissions
 from transformula.search.admission import Admission
 from transformula.search.hunt import Hunt, asked
 from transformula.search.plan import HuntPlan, make_hunt_plan
@@ -31,16 +31,8 @@ World = Callable[[str], float]
 
 @pytest.fixture(autouse=True)
 def no_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gates train models for a moment; they have tests of their own."""
-    monkeypatch.setattr(admissions, "check_arm", lambda arm, trial: [])
-    monkeypatch.setattr(admissions, "trial_of", lambda arm: None)
-    monkeypatch.setattr(admissions, "replace", lambda one, **new: one if one is None else _replace(one, **new))
-
-
-def _replace(one: Any, **new: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(one, **new)
+    """Gates train models for a moment; test_search has a test of them."""
+    monkeypatch.setattr(Admission, "gates", lambda self, arm: None)
 
 
 def plan_of(folder: Path, **settings: Any) -> HuntPlan:
@@ -136,7 +128,7 @@ def test_a_kill_at_any_moment_changes_nothing(tmp_path: Path) -> None:
                     raise Killed
                 calls -= 1
                 made[job.key] = outcome
-            return [_replace(made[job.key], variant=job.variant) for job in jobs]
+            return [replace(made[job.key], variant=job.variant) for job in jobs]
 
         again = Hunt(whole.plan, whole.folder, Race(whole.plan, Admission(whole.plan), run), whole.board)
         with pytest.raises(Killed):

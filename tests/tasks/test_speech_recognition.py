@@ -236,7 +236,7 @@ def test_the_verb_and_its_mistakes(run: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_ngrams_decide_between_what_is_heard_alike(run: Path, tmp_path: Path) -> None:
-    """Of a sound in which nothing is heard, what is written is what the n-grams have."""
+    """Where nothing is heard in a sound, the n-grams alone say what is written."""
     kind: Any = predictor_in(run / "best")
     place = 1 + kind.symbols.index("a")
     logits = torch.full((3, len(kind.symbols) + 1), -30.0)

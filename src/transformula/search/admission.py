@@ -91,20 +91,17 @@ class Admission:
         """A candidate's configuration, matched with a run of the base of so many steps."""
         plan, base = self.plan, self.plan.base
         config: dict[str, Any] = {**base.config, "model": candidate.model, **own_settings(candidate)}
-        base_costs = costs_of(self.base, steps, base.costs.step_seconds)
         adjusted = ""
         if plan.settings.match == "parameters" and candidate.name != "base":
             config, adjusted = matched_parameters(config, base)
         prepared = prepare(config)
-        own = costs_of(prepared, steps)
         count = steps
-        if candidate.name != "base" and plan.settings.match in ("flops", "time"):
-            own = replace(own, step_seconds=seconds_by_flops(own, base_costs))
-            count, adjusted = matched_steps(plan.settings.match, own, base_costs)
+        if candidate.name != "base" and plan.settings.match == "flops":
+            count, adjusted = matched_steps("flops", costs_of(prepared, steps), costs_of(self.base, steps))
         return Arm(candidate.name, "only", {**config, "steps": count}, costs_of(prepared, count), base.lr, adjusted)
 
     def check(self, arm: Arm) -> None:
-        """Raise ProposalRefused for an arm that costs too much, or fails a gate."""
+        """Raise ProposalRefused for an arm that costs too much, or fails a check."""
         base = self.plan.base.costs
         dearer = arm.costs.flops_per_token / base.flops_per_token
         if dearer > self.plan.settings.dearest:
@@ -115,6 +112,10 @@ class Admission:
         larger = arm.costs.parameters / base.parameters
         if larger > MOST_PARAMETERS:
             raise ProposalRefused(f"has {larger:.1f} times the parameters of the base")
+        self.gates(arm)
+
+    def gates(self, arm: Arm) -> None:
+        """Raise ProposalRefused for an arm that fails a check of a comparison."""
         if self._trial is None:
             self._trial = trial_of(self.plan.base)
         failed = [
@@ -127,14 +128,3 @@ class Admission:
 def own_settings(candidate: Contender) -> dict[str, Any]:
     """The keys of a run's configuration that a candidate changes; its rate is the race's, times `RATE`."""
     return {key: value for key, value in candidate.settings.items() if key != RATE}
-
-
-def seconds_by_flops(own: Any, base: Any) -> float | None:
-    """Seconds of a step by the base's and the FLOPs of both: an estimate without a trial."""
-    if base.step_seconds is None:
-        return None
-    return float(
-        base.step_seconds
-        * (own.flops_per_token * own.tokens / own.steps)
-        / (base.flops_per_token * base.tokens / base.steps)
-    )

@@ -1,5 +1,6 @@
-"""What survives a race is confirmed by `compare`: with seeds that no race used, on a part of the data that no race was
-scored on, at two sizes where the budget allows, each at a rate tuned for it, and corrected for how many are confirmed.
+"""What survives a race is confirmed by `compare`: with seeds that no race used, on a part of the data that no race
+was scored on where there is such, at two sizes where the budget allows, each at a rate tuned for it, and corrected for
+how many are confirmed.
 
 Beside the finalists stands the base with the best settings of the tuning arm. What the base gains by settings alone is
 tuning; what a wiring gains over the base, both tuned, is the wiring's.
@@ -15,16 +16,16 @@ from typing import Any, cast
 from ..api.configuration import settings_fields
 from ..api.reading import TASK
 from ..comparison.compare import Comparison, compare
-from ..comparison.costs import model_text
+from ..comparison.costs import model_text, prepare
 from ..comparison.records import Verdict
 from ..cost.words import seconds_of_text
+from ..errors import InputError
 from ..language.model_text import FREE_NUMBERS
 from .admission import own_settings
 from .plan import HuntPlan
 from .records import Contender
 
 FRESH_SEEDS = 1000  # above those of races
-FOLD = 1  # of the data: races hold out fold 0
 TUNED = "base, tuned"
 FOUND = "better"
 
@@ -34,11 +35,13 @@ class Confirmed:
     """What came of the finalists.
 
     verdicts  by name: that of the largest size, and those of all sizes before it
+    fresh     whether the validation set is another part of the data than that of the races
     folder    of the comparison, with its report
     """
 
     verdicts: Mapping[str, Sequence[Verdict]]
     sizes: Sequence[str]
+    fresh: bool
     folder: Path
 
     def verdict(self, name: str) -> Verdict | None:
@@ -58,15 +61,14 @@ def confirm(
     """Run the comparison of the base with the finalists, and with its own best settings."""
     config, settings = plan.base.config, plan.settings
     text = model_text(config)
-    task = str(config.get("task", TASK))
     sizes = {key: text.numbers[key].text for key in FREE_NUMBERS if key in text.numbers and key != "vocab"}
     rows: list[dict[str, Any]] = [{"model": str(config["model"]), "name": "base"}]
     rows += [{"model": one.model, "name": one.name} for one in finalists]
     if tuned is not None:
         rows.append({"model": str(config["model"]), "name": TUNED, **own_settings(tuned)})
     given = {key: value for key, value in {**sizes, **plan.given}.items() if key != "use"}
-    if "fold" in settings_fields(task) and "validation" not in given:
-        given["fold"] = FOLD
+    fold = fresh_fold(plan)
+    given |= {} if fold is None else {"fold": fold}
     seconds = seconds_of_text(settings.budget) * settings.confirm
     comparison = compare(
         rows, **given, base="base", budget=duration_text(seconds), seed=settings.seed + FRESH_SEEDS,
@@ -78,7 +80,21 @@ def confirm(
     verdicts: dict[str, list[Verdict]] = {}
     for verdict in results.verdicts:
         verdicts.setdefault(verdict.variant, []).append(verdict)
-    return Confirmed(verdicts, list(cast(Comparison, comparison).plan.sizes), folder)
+    return Confirmed(verdicts, list(cast(Comparison, comparison).plan.sizes), fold is not None, folder)
+
+
+def fresh_fold(plan: HuntPlan) -> int | None:
+    """A part of the data on which no race was scored; None where the validation set is named, made by the task, or
+    lies apart already."""
+    config = plan.base.config
+    if "fold" not in settings_fields(str(config.get("task", TASK))) or config.get("validation") is not None:
+        return None
+    fold = 0 if config.get("fold") else 1
+    try:
+        prepare({**config, "fold": fold})
+    except InputError:  # such as of shards that were prepared
+        return None
+    return fold
 
 
 def duration_text(seconds: float) -> str:

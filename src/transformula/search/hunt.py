@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -71,6 +71,11 @@ class Hunt:
         ran = [one for one in self.candidates if one.name in self.finished and one.twin is twins]
         return sorted(ran, key=lambda one: (-self.standing(one.name).gain, one.name))
 
+    def better(self, among: Sequence[Contender]) -> list[Contender]:
+        """Those that were better than the base in the last rung, the best first."""
+        ran = [one for one in among if one.name in self.finished and self.standing(one.name).gain > 0]
+        return sorted(ran, key=lambda one: (-self.standing(one.name).gain, one.name))
+
     def run(self, outside: OutsideProposer | None) -> None:
         """All rounds, of wirings and of settings by turns."""
         self.race.tune()
@@ -89,8 +94,7 @@ class Hunt:
     def judge(self, quiet: bool) -> None:
         """Confirm the best wirings, and say what the parts of those are worth that are found."""
         settings, self.ended = self.plan.settings, True
-        better = [one for one in self.leaders() if self.standing(one.name).gain > 0]
-        self.finalists = better[: settings.finalists]
+        self.finalists = self.better(self.leaders())[: settings.finalists]
         if not settings.confirm or not (self.finalists or self.best_settings):
             return
         self.confirmed = confirm(self.plan, self.finalists, self.best_settings, self.folder / CONFIRMATION, quiet)
@@ -101,8 +105,7 @@ class Hunt:
     @property
     def best_settings(self) -> Contender | None:
         """The settings of the base that gained most; None where none gained anything."""
-        better = [one for one in self.tuned if one.name in self.finished and self.standing(one.name).gain > 0]
-        return min(better, key=lambda one: (-self.standing(one.name).gain, one.name), default=None)
+        return next(iter(self.better(self.tuned)), None)
 
     @property
     def twins_bar(self) -> float | None:
@@ -113,9 +116,10 @@ class Hunt:
         rung = max((one.rung for one in twins), default=0)
         return max((one.gain for one in twins if one.rung == rung), default=None)
 
-    def gain_or(self, one: Contender, other: float = -1e9) -> float:
+    def place(self, one: Contender) -> tuple[float, float]:
+        """By which a table of all is sorted: those of later rungs first, and of a rung those of more gain."""
         standing = self.race.standings.get(one.name)
-        return other if standing is None else standing.gain + standing.rung * 1e3  # later rungs first
+        return (1, 0.0) if standing is None else (-standing.rung, -standing.gain)
 
     def lineage(self, one: Contender) -> list[Contender]:
         """A wiring, what it was made of, and so on to the base's child."""
@@ -160,7 +164,7 @@ class Hunt:
 
     def parents(self) -> dict[str, Architecture]:
         """The base, and the wirings that did best, the best first."""
-        best = [one for one in self.leaders() if self.standing(one.name).gain > 0][:PARENTS]
+        best = self.better(self.leaders())[:PARENTS]
         use = self.plan.use
         return {one.name: check_model(self.race.admission.read(one.model), use=use) for one in [*best, self.race.base]}
 
@@ -222,10 +226,7 @@ class Hunt:
     def settings_of_round(self, number: int) -> list[Contender]:
         """The settings of the base that are tried in a round: as many candidates as the wirings' race has."""
         chance = self.chance(number, "settings")
-        best = sorted(
-            (one for one in self.tuned if one.name in self.finished and self.standing(one.name).gain > 0),
-            key=lambda one: (-self.standing(one.name).gain, one.name),
-        )[:PARENTS]
+        best = self.better(self.tuned)[:PARENTS]
         known = {repr(sorted(one.settings.items())) for one in self.tuned} | {"[]"}
         count = self.plan.settings.children + self.plan.settings.twins
         rows = proposed_settings(self.plan, [*(one.settings for one in best), {}], known, count, chance)

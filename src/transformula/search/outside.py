@@ -50,7 +50,7 @@ class OutsideProposer:
 
     @property
     def silent(self) -> bool:
-        """Whether it failed so often that it is not asked any more."""
+        """Whether it failed so often that it is no longer asked."""
         return self.failures >= FAILURES
 
     def ask(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:

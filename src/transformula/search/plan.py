@@ -97,8 +97,7 @@ def runs_of_round(candidates: int) -> list[int]:
     counts = [candidates]
     while len(counts) < len(SEEDS_OF_RUNGS):
         counts.append(max(1, round(counts[-1] / FACTOR)))
-    new = [SEEDS_OF_RUNGS[0], *SEEDS_OF_RUNGS[1:]]
-    return [count * seeds for count, seeds in zip(counts, new, strict=True)]
+    return [count * seeds for count, seeds in zip(counts, SEEDS_OF_RUNGS, strict=True)]
 
 
 def make_hunt_plan(settings: HuntSettings, given: Mapping[str, Any], use: Sequence[str]) -> tuple[HuntPlan, Path]:

@@ -60,7 +60,8 @@ def answers(hunt: Hunt) -> Iterator[tuple[str, str]]:
         return
     found = [one for one in hunt.finalists if done.found(one.name)]
     sizes = "at one size" if len(done.sizes) == 1 else f"at {len(done.sizes)} sizes"
-    fresh = f"with fresh seeds, on text that no race was scored on, {sizes}"
+    text = "on data that no race was scored on" if done.fresh else "on the validation set of the races"
+    fresh = f"with fresh seeds, {text}, {sizes}"
     if found:
         names = "; ".join(f"{one.name} ({hunt.lineage_in_words(one)}): {said(done, one)}" for one in found)
         yield "Found", f"{names}. Confirmed {fresh}, corrected for {len(hunt.finalists)} finalists."
@@ -254,7 +255,7 @@ def worth(hunt: Hunt) -> ReportSection | None:
 def tried(hunt: Hunt) -> ReportSection:
     """All wirings that were proposed."""
     rows = []
-    for one in sorted(hunt.candidates, key=lambda one: -hunt.gain_or(one)):
+    for one in sorted(hunt.candidates, key=hunt.place):
         standing = hunt.race.standings.get(one.name)
         rows.append([
             Cell(one.name), Cell(one.reason), Cell(one.parent), Cell(one.proposer),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ..comparison.settings import Matched
 from ..cost.words import seconds_of_text
 from ..plain import several
 from ..settings import Facts, Settings
@@ -25,7 +24,7 @@ class HuntSettings(Settings):
         "4h", description="time for the whole search, such as 40m or 4h; it sets the steps and the rounds"
     )
     proposers: Annotated[list[str], BeforeValidator(several), Facts(basic=True)] = Field(
-        ["edits", "crossing"], description="what proposes wirings: edits, crossing; they take turns"
+        ["edits", "crossing"], description="what proposes wirings: edits, crossing; each an equal part of a round"
     )
     proposer: Annotated[str | None, Facts(basic=True)] = Field(
         None, description='a command that proposes wirings too, over lines of JSON: "python mine.py"'
@@ -39,7 +38,9 @@ class HuntSettings(Settings):
     finalists: int = Field(3, ge=1, le=20, description="wirings that are confirmed, at most")
     seed: int = Field(1, ge=0, lt=2**31, description="of all chance: which edits are tried, and the runs' first seed")
     score: str | None = Field(None, description="the score that is compared (default: the task's main score)")
-    match: Matched = Field("flops", description="what is equal for all: tokens, parameters, flops or time")
+    match: Literal["tokens", "parameters", "flops"] = Field(
+        "flops", description="what is equal for all: tokens, parameters or FLOPs"
+    )
     dearest: float = Field(
         2.0, ge=1, le=100, description="FLOPs a token of a wiring over those of the base, at most: others are refused"
     )

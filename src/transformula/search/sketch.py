@@ -43,7 +43,6 @@ class Formula:
     stack: int
     name: str
     known: LayerFormula
-    stream: str = "x"
 
     @property
     def lines(self) -> Sequence[Line]:

@@ -84,7 +84,7 @@ def skip_added(sketch: Sketch) -> Iterator[Edit]:
 
 @edits.register("earlier-value")
 def earlier_value(sketch: Sketch) -> Iterator[Edit]:
-    """x -> x + scalar(0) * x[0]: what the first layer read, or what a layer before read, is added anew"""
+    """x -> x + scalar(0) * x[0]: the input of the first layer, or of an earlier one, is added to the stream"""
     templates = {
         "x + scalar(0) * x[0]": "what the first layer read is added to the stream of each, times 0 at first",
         "scalar(1) * x + scalar(0) * x[0]": "the stream and what the first layer read are weighed, by 1 and 0 at first",
