@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.invariants.harness import STRUCTURES, inputs, reduced, small
+from tests.invariants.harness import STRUCTURES, every_day, inputs, reduced, small
 from transformula import gallery
 from transformula.comparison.gate import check_arm, check_arms
 from transformula.comparison.records import Arm, GateResult, RunCosts
@@ -87,10 +87,7 @@ def no_words_left() -> Iterator[None]:
             del CLASSES[name]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n in (*STRUCTURES[:5], "rezero") else pytest.param(n, marks=pytest.mark.slow) for n in gallery.names()],
-)
+@pytest.mark.parametrize("name", every_day(gallery.names(), (*STRUCTURES[:5], "rezero", "llava")))
 def test_wirings_of_the_gallery_pass(name: str) -> None:
     assert failed(trial_of(small(name, deep=False), inputs(name))) == {}
 

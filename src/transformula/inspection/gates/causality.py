@@ -69,9 +69,13 @@ def reads_padding(trial: ArmTrial, name: str) -> str | None:
 
 
 def other_ids(trial: ArmTrial, name: str, ids: Tensor) -> Tensor:
-    """Other ids of the same table."""
+    """Other ids of the same table. An id that says where another sequence stands (`masked_scatter`) neither comes nor
+    goes: a row has as many as that sequence is long."""
     most = int(trial.architecture.numbers["vocab"])
-    return (ids + 1 + torch.arange(ids.shape[1]) % max(1, most - 2)) % most
+    calls = [value.called for section in trial.architecture.sections() for value in section.calls() if value.call]
+    marks = torch.tensor([call.options["id"] for call in calls if call.word.name == "masked_scatter"], dtype=ids.dtype)
+    changed = (ids + 1 + torch.arange(ids.shape[1]) % max(1, most - 2)) % most
+    return torch.where(torch.isin(ids, marks) | torch.isin(changed, marks), ids, changed)
 
 
 def differ(one: Any, other: Any) -> bool:
