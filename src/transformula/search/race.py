@@ -20,6 +20,7 @@ from ..comparison.jobs import interleaved, jobs_of
 from ..comparison.records import Job, Outcome
 from ..errors import RunError
 from .admission import RATE, Admission
+from .curves import Curve, thinned
 from .plan import HuntPlan
 from .records import Contender, Standing
 from .settings import FACTOR
@@ -35,6 +36,7 @@ class Race:
     run        makes jobs, see `comparison.engine.outcomes_of`
     standings  by name: the last of each candidate; reasons: why a run of it did not end
     seconds    that training took, of all runs
+    curves     by name and the base's steps: losses in training of the first seed's run
     """
 
     plan: HuntPlan
@@ -45,6 +47,7 @@ class Race:
     reasons: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     runs: int = 0
+    curves: dict[tuple[str, int], Curve] = field(default_factory=dict)
 
     def tune(self) -> float:
         """The base's learning rate, at which all candidates race: the best of a grid in powers of two, which goes on
@@ -105,6 +108,9 @@ class Race:
             scores[job.variant, job.seed] = outcome.score if outcome.status == "done" else None
             if outcome.status != "done":
                 self.reasons[job.variant] = f"{outcome.status}: {outcome.reason}"
+            if job.seed == seeds[0]:
+                losses = [(float(step), loss) for step, _, _, loss in outcome.curve if math.isfinite(loss)]
+                self.curves[job.variant, steps] = thinned(losses)
         ended = [seed for seed in seeds if scores["base", seed] is not None]
         if not ended:
             raise RunError(f"no run of the base ended at the learning rate {self.rate:g}: {self.reasons['base']}")

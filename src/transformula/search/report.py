@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,23 @@ from ..analysis.audit import model_differences
 from ..api.reading import check_model
 from ..comparison.plan import MATCHED
 from ..comparison.records import Verdict
-from ..comparison.report.document import Cell, Item, Literally, Paragraph, Picture, ReportSection, ReportTable
+from ..comparison.report.document import (
+    Cell,
+    Item,
+    Literally,
+    Paragraph,
+    Picture,
+    ReportSection,
+    ReportTable,
+    pictures_of,
+)
 from ..comparison.report.files import write_files
 from ..comparison.report.markdown import markdown
 from ..comparison.report.page import page
 from ..comparison.report.terminal import section_lines
 from ..figure import FAINT, INK, SERIES, new_panels
 from .confirm import TUNED, Confirmed
+from .curves import drawn_curves
 from .hunt import Hunt
 from .records import Contender
 
@@ -35,6 +46,7 @@ def sections_of(hunt: Hunt) -> list[ReportSection]:
         descent(hunt),
         worth(hunt),
         tried(hunt),
+        one_by_one(hunt),
         settings(hunt),
     ]
     return [one for one in made if one is not None]
@@ -215,7 +227,8 @@ def descent(hunt: Hunt) -> ReportSection | None:
                     (x0, y0), (x1, y1) = places[one.parent], places[one.name]
                     axes.plot([x0, x1], [y0, y1], color=FAINT, lw=0.8, zorder=1)
             for name, (x, y) in places.items():
-                axes.plot([x], [y], "o", color=INK if name == "base" else SERIES[0], ms=4, zorder=2)
+                (mark,) = axes.plot([x], [y], "o", color=INK if name == "base" else SERIES[0], ms=4, zorder=2)
+                mark.set_url(f"#{name}")
             for name in ["base", *(one.name for one in hunt.leaders()[:LISTED])]:
                 axes.annotate(name, places[name], xytext=(3, 3), textcoords="offset points", fontsize=7)
             axes.xaxis.get_major_locator().set_params(integer=True)
@@ -224,8 +237,9 @@ def descent(hunt: Hunt) -> ReportSection | None:
         return figure
 
     alt = "each wiring by its round and gain, with a line to the wiring it was made of"
+    caption = "A line leads to what a wiring was made of. A click on a wiring leads to its difference and its curve."
     return ReportSection(
-        "Descent", [Picture("descent", alt, draw, "A line leads to what a wiring was made of.")], "descent"
+        "Descent", [Picture("descent", alt, draw, caption, linked=True)], "descent"
     )
 
 
@@ -268,6 +282,33 @@ def tried(hunt: Hunt) -> ReportSection:
     return ReportSection("All that was tried", [ReportTable(columns, rows, terminal=short, brief=True)], "tried")
 
 
+def one_by_one(hunt: Hunt) -> ReportSection | None:
+    """Each wiring that ran: in which lines it differs from what it was made of, and how it learned."""
+    texts = {"base": formula_of(str(hunt.plan.base.config["model"]))}
+    texts |= {one.name: formula_of(one.model) for one in hunt.candidates}
+    items = [Literally("base", texts["base"], name="base")]
+    for one in sorted(hunt.candidates, key=hunt.place):
+        standing = hunt.race.standings.get(one.name)
+        if standing is None or one.twin:
+            continue
+        parent = one.parent if one.parent in texts else "base"
+        title = f"{one.name}, from {parent}: {one.reason}; {number(standing.gain).text or 'no run ended'}"
+        lines = ndiff(texts[parent].splitlines(), texts[one.name].splitlines())
+        changed = "\n".join(line for line in lines if not line.startswith("?"))
+        items.append(Literally(title, changed, name=one.name, picture=curve_of(hunt, one, standing.rung)))
+    return ReportSection("Each wiring beside what it was made of", items, "one-by-one") if items[1:] else None
+
+
+def curve_of(hunt: Hunt, one: Contender, rung: int) -> Picture | None:
+    """A wiring's curve in the last rung that it ran in, beside the base's."""
+    steps = hunt.plan.steps[rung]
+    own, base = (hunt.race.curves.get((name, steps), ()) for name in (one.name, "base"))
+    if min(len(own), len(base)) < 2:
+        return None
+    alt = f"loss of {one.name} beside the base"
+    return Picture(f"curve-{one.name}", alt, lambda: drawn_curves(one.name, own, base))
+
+
 def settings(hunt: Hunt) -> ReportSection | None:
     """The tuning arm."""
     ran = [one for one in hunt.tuned if one.name in hunt.race.standings]
@@ -296,12 +337,7 @@ def number(value: float | None) -> Cell:
 def write_hunt_report(hunt: Hunt, folder: Path) -> list[Path]:
     """Write report.md and report.html."""
     title, parts = f"search from {hunt.plan.settings.base}", sections_of(hunt)
-    pictures = {
-        f"figures/{item.name}.svg": item.svg.encode()
-        for part in parts
-        for item in part.items
-        if isinstance(item, Picture)
-    }
+    pictures = {f"figures/{picture.name}.svg": picture.svg.encode() for picture in pictures_of(parts)}
     files = {FILES[0]: markdown(title, parts), FILES[1]: page(title, parts)}
     return write_files(folder, {**{name: text.encode("utf-8", "replace") for name, text in files.items()}, **pictures})
 

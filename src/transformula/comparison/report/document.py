@@ -63,8 +63,9 @@ class ReportTable:
 class Picture:
     """A picture, drawn when it is first asked for: a figure of matplotlib's, or SVG.
 
-    name  of its files; alt: what it shows, in words, for whoever cannot see it; caption: how it is read
-    wide  has several panels
+    name    of its files; alt: what it shows, in words, for whoever cannot see it; caption: how it is read
+    wide    has several panels
+    linked  its links (`set_url` of matplotlib) lead to places of the page, in which it stands as a part
     """
 
     name: str
@@ -72,6 +73,7 @@ class Picture:
     draw: Callable[[], Any]
     caption: str = ""
     wide: bool = False
+    linked: bool = False
 
     @cached_property
     def _drawn(self) -> Any:
@@ -100,11 +102,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Literally:
-    """A text that is shown letter by letter, such as a sample or a formula."""
+    """A text that is shown letter by letter, such as a sample or a formula, with a picture below it. `name` is that of
+    its place in the page, for links."""
 
     title: str
     text: str
     brief: bool = False
+    name: str = ""
+    picture: Picture | None = None
 
 
 Item = Paragraph | ReportTable | Picture | Literally
@@ -157,4 +162,6 @@ def sections_of(results: Results, names: Iterable[str] | None = None) -> list[Re
 
 def pictures_of(parts: Iterable[ReportSection]) -> list[Picture]:
     """All pictures of these sections."""
-    return [item for part in parts for item in part.items if isinstance(item, Picture)]
+    items = [item for part in parts for item in part.items]
+    below = [item.picture for item in items if isinstance(item, Literally) and item.picture is not None]
+    return [*(item for item in items if isinstance(item, Picture)), *below]

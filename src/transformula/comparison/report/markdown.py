@@ -48,3 +48,4 @@ def item_rows(item: Item) -> Iterator[str]:
         from ...training.report import fence
 
         yield from (f"{escaped(item.title)}:", "", fence(item.text))
+        yield from ("", *item_rows(item.picture)) if item.picture else ()

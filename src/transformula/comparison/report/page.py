@@ -88,12 +88,20 @@ def item_html(item: Item) -> Iterator[str]:
     elif isinstance(item, ReportTable):
         yield from table_html(item)
     elif isinstance(item, Picture):
-        content = escape(quote(item.svg, safe=SAFE))
         caption = f"<figcaption>{escape(item.caption)}</figcaption>" if item.caption else ""
         kind = ' class="wide"' if item.wide else ""
-        yield f'<figure{kind}><img alt="{escape(item.alt)}" src="{SVG}{content}">{caption}</figure>'
+        yield f"<figure{kind}>{picture_html(item)}{caption}</figure>"
     else:
-        yield f'<div class="text"><h3>{escape(item.title)}</h3><pre>{escape(item.text)}</pre></div>'
+        place = f' id="{escape(item.name)}"' if item.name else ""
+        below = "" if item.picture is None else picture_html(item.picture)
+        yield f'<div class="text"{place}><h3>{escape(item.title)}</h3><pre>{escape(item.text)}</pre>{below}</div>'
+
+
+def picture_html(picture: Picture) -> str:
+    """A picture as an image; one with links as a part of the page."""
+    if picture.linked:
+        return f'<div role="group" aria-label="{escape(picture.alt)}">{picture.svg[picture.svg.index("<svg") :]}</div>'
+    return f'<img alt="{escape(picture.alt)}" src="{SVG}{escape(quote(picture.svg, safe=SAFE))}">'
 
 
 def table_html(table: ReportTable) -> Iterator[str]:
