@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -123,11 +123,20 @@ def searched(name: str, seed: int, folder: Path) -> dict[str, Any]:
     results = load_json(out / "results.json")
     verdicts = results["confirmed"] or {}
     claims = {one: verdicts[one][-1]["gain"] for one in results["found"]}
-    reasons = {one["name"]: one["reason"] for one in results["candidates"]}
+    known = {one["name"]: one for one in results["candidates"]}
     return {
         "seed": seed, "rate": results["rate"], "runs": results["runs"], "minutes": (time.monotonic() - began) / 60,
-        "claims": [{"gain": gain, "what": reasons[one]} for one, gain in claims.items()],
+        "claims": [{"gain": gain, "what": descent(one, known)} for one, gain in claims.items()],
     }  # fmt: skip
+
+
+def descent(name: str, known: Mapping[str, Any]) -> str:
+    """What was changed from the base on, in order."""
+    reasons = []
+    while name in known:
+        reasons.append(known[name]["reason"])
+        name = known[name]["parent"]
+    return "; ".join(reversed(reasons))
 
 
 def known_gain(name: str, rate: float, folder: Path) -> float:

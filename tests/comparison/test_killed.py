@@ -35,8 +35,8 @@ CLOCK = (
 )  # what time decides, or holds times
 
 
-def start(folder: Path, out: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "transformula", *TYPED.split(), "--out", out, "--store", f"{out}-runs"]
+def start(folder: Path, out: str, typed: str = TYPED) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "transformula", *typed.split(), "--out", out, "--store", f"{out}-runs"]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -61,26 +61,31 @@ def without_time(results: dict[str, Any]) -> Any:
     return numbers({key: value for key, value in results.items() if key not in ("arms", "notes", "verdicts")})
 
 
-@pytest.mark.slow
-def test_killed_ten_times(tmp_path) -> None:
-    write_text(tmp_path)
+def killed_ten_times(folder: Path, typed: str = TYPED) -> None:
+    """Type a command in a folder ten times, and kill it each time; most often while it trains. No run that ended is
+    made again."""
     chance, stamps = random.Random(7), dict[Path, int]()
-    whole = start(tmp_path, "whole")
-    assert whole.wait() in (0, 3)
     for kill in range(KILLS):
-        before = written(tmp_path / "killed-runs")
-        process = start(tmp_path, "killed")
-        while kill % 4 and process.poll() is None and written(tmp_path / "killed-runs") == before:
+        before = written(folder / "killed-runs")
+        process = start(folder, "killed", typed)
+        while kill % 4 and process.poll() is None and written(folder / "killed-runs") == before:
             time.sleep(0.05)  # most are killed while they train, the others at any moment before
         time.sleep(chance.uniform(0, 8))
         process.send_signal(signal.SIGINT if kill % 3 == 2 else signal.SIGKILL)
         process.wait()
-        for outcome in (tmp_path / "killed-runs").glob("*/outcome.json"):
+        for outcome in (folder / "killed-runs").glob("*/outcome.json"):
             # The outcome itself is written once more, where the kill came before the look into the trained model.
             log = outcome.with_name("log.jsonl")
             assert stamps.setdefault(log, log.stat().st_mtime_ns) == log.stat().st_mtime_ns  # not made again
-    assert start(tmp_path, "killed").wait() in (0, 3)
+    assert start(folder, "killed", typed).wait() in (0, 3)
     assert stamps and all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+@pytest.mark.slow
+def test_killed_ten_times(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    assert start(tmp_path, "whole").wait() in (0, 3)
+    killed_ten_times(tmp_path)
     results = [json.loads((tmp_path / out / "results.json").read_text()) for out in ("whole", "killed")]
     assert without_time(results[0]) == without_time(results[1])
     words = [[(v["variant"], v["word"], v["mean"], v["p"]) for v in each["verdicts"]] for each in results]

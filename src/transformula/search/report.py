@@ -227,7 +227,7 @@ def descent(hunt: Hunt) -> ReportSection | None:
                     (x0, y0), (x1, y1) = places[one.parent], places[one.name]
                     axes.plot([x0, x1], [y0, y1], color=FAINT, lw=0.8, zorder=1)
             for name, (x, y) in places.items():
-                (mark,) = axes.plot([x], [y], "o", color=INK if name == "base" else SERIES[0], ms=4, zorder=2)
+                (mark,) = axes.plot([x], [y], "o", color=INK if name == "base" else SERIES[0], ms=6, zorder=2)
                 mark.set_url(f"#{name}")
             for name in ["base", *(one.name for one in hunt.leaders()[:LISTED])]:
                 axes.annotate(name, places[name], xytext=(3, 3), textcoords="offset points", fontsize=7)

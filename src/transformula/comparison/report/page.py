@@ -100,7 +100,8 @@ def item_html(item: Item) -> Iterator[str]:
 def picture_html(picture: Picture) -> str:
     """A picture as an image; one with links as a part of the page."""
     if picture.linked:
-        return f'<div role="group" aria-label="{escape(picture.alt)}">{picture.svg[picture.svg.index("<svg") :]}</div>'
+        svg = picture.svg[picture.svg.index("<svg") :].replace(' target="_blank"', "")  # which matplotlib adds
+        return f'<div role="group" aria-label="{escape(picture.alt)}">{svg}</div>'
     return f'<img alt="{escape(picture.alt)}" src="{SVG}{escape(quote(picture.svg, safe=SAFE))}">'
 
 
