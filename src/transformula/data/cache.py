@@ -64,7 +64,7 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
     place = cache_folder() / kind / key
     if is_whole(place):
         return place
-    with _guarded(place):
+    with guarded(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         for left in place.parent.glob(".*"):  # what processes that were killed left half made, more than a day ago
             with contextlib.suppress(FileNotFoundError):  # another process has made it whole just now
@@ -81,7 +81,7 @@ def _alone(place: Path) -> Iterator[None]:
     """Wait while another process makes an entry, such as another rank of the same training. This saves work alone:
     where a file system has no locks both make it, and the first to be done wins."""
     path = place.with_name(f".{place.name}.lock")
-    with _guarded(place):
+    with guarded(place):
         handle = open(path, "ab")
     try:
         if not flocked(handle.fileno()):
@@ -97,11 +97,11 @@ def _alone(place: Path) -> Iterator[None]:
 
 def _make(place: Path, make: Callable[[Path], dict[str, Any]]) -> None:
     """Make an entry beside its place, and move it there."""
-    with _guarded(place):
+    with guarded(place):
         temporary = new_folder(place.parent, f".{place.name[:16]}.")
     try:
         about = make(temporary)
-        with _guarded(place):
+        with guarded(place):
             about["sha256"] = hash_of(temporary, about)
             (temporary / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
             for path in temporary.iterdir():
@@ -130,7 +130,8 @@ def hash_of(folder: Path, about: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _guarded(place: Path) -> Iterator[None]:
+def guarded(place: Path) -> Iterator[None]:
+    """Raise DataError where what is done at a place of the cache fails, as on a full disk."""
     try:
         yield
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import DataError
 from ..plain import several
 from ..tokenizers.texts import Content, Texts, pieces_of
+from .aside import DocumentsAside
 from .built_in import built_in_names
 from .column_names import names_columns
 from .format import Options, kind_of
@@ -39,14 +40,15 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, **re
     if not sources:
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
     how = Options(**reading)
-    contents: list[Content] = []
+    documents = DocumentsAside()
     files, unkept = 0, Counter[str]()
     notes: list[str] = []
     for origin in itertools.chain.from_iterable(origins(source, how.file_format, texts=True) for source in sources):
-        contents += Texts.of(documents_of(origin, column, how, unkept)).contents
+        for document in documents_of(origin, column, how, unkept):
+            documents.add(document)
         files += "file_format" in origin.takes
         notes += origin.notes
-    name = ", ".join(map(str, sources))
+    name, contents = ", ".join(map(str, sources)), documents.whole()
     kept = [content for content in contents if any(piece.strip() for piece in pieces_of(content))]
     if not kept and unkept:
         raise DataError(f"none of its {unkept.total():,} rows fulfills: {reading['where']}", path=name)

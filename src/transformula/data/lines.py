@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, Literal, cast
 
 from ..errors import TYPED, ConfigError, DataError, InputError, did_you_mean, nearest, setting, shortened
 from ..extras import need
-from ..tokenizers.texts import PIECE, Content
+from ..tokenizers.texts import PIECE, Content, blocks_of, was_read
+from .aside import text_aside
 
 BadRows = Literal["stop", "skip"] | None
 """What is done with a row that cannot be read or answered; None: it is an error, and nothing else can be said."""
@@ -235,41 +236,62 @@ def check_western(raw: bytes, encoding: str, path: Path, line: int | None = None
         raise DataError(f"is UTF-8, not {encoding}: leave out {setting('encoding')}", path=path, line=line)
 
 
-def wide_hint(content: bytes, zero: int) -> str:
-    """What an error adds where text in UTF-16 without a mark has its first zero so: half of the next bytes are zero."""
-    if content[zero : zero + 8 : 2].strip(b"\0") or content[zero + 1 : zero + 8 : 2].count(0):
+def wide_hint(zeros: bytes, zero: int) -> str:
+    """What an error adds where text in UTF-16 without a mark has its first zero so, as byte number `zero`: half of the
+    bytes from there on are zero."""
+    if zeros[:8:2].strip(b"\0") or zeros[1:8:2].count(0):
         return ""
     named = setting("encoding", ("utf-16-be", "utf-16-le")[zero % 2])
     return f"; if it is text in UTF-16, name that: {named}"
 
 
 def utf8_of(path: Path, encoding: str | None = None) -> Content:
-    """The content of a whole file as UTF-8, without a byte-order mark: as it is, unless another encoding is named.
-    Raises DataError with offset and line where the file is empty, binary or in another encoding."""
+    """The content of a whole file as UTF-8, without a byte-order mark: as it is, unless another encoding is named. A
+    large one lies in a file, see `text_aside`. Raises DataError with offset and line where the file is empty, binary or
+    in another encoding."""
     with open_text(path, encoding) as (file, encoding):
-        content = read_checked(file.read, path)
-    if not content or content.isspace():  # `strip` would copy it
+        content = text_aside(iter(lambda: read_checked(lambda: file.read(PIECE), path), b""))
+    if not content or all(block.isspace() for block in map(bytes, blocks_of(content))):
         raise DataError("is empty; expected text", path=path)
-    looks = next((f" (it looks like {kind})" for start, kind in MAGIC.items() if content.startswith(start)), "")
-    zero = content.find(b"\0")
+    begun = bytes(content[:16])
+    looks = next((f" (it looks like {kind})" for start, kind in MAGIC.items() if begun.startswith(start)), "")
+    zero = place_of_zero(content)
     if zero >= 0:
-        message = f"is binary: byte {zero} is zero; expected text in UTF-8{looks}{wide_hint(content, zero)}"
-        raise DataError(message, path=path, line=content.count(b"\n", 0, zero) + 1)
-    text = memoryview(content)[len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0 :]
+        hint = wide_hint(bytes(content[zero : zero + 8]), zero)
+        message = f"is binary: byte {zero} is zero; expected text in UTF-8{looks}{hint}"
+        raise DataError(message, path=path, line=line_at(content, zero))
+    text = memoryview(content)[len(codecs.BOM_UTF8) if begun.startswith(codecs.BOM_UTF8) else 0 :]
     start = 0
     try:
         if encoding is not None:
-            check_western(content, encoding, path)
+            check_western(bytes(content), encoding, path)
             return memoryview(str(text, encoding).encode("utf-8", "replace"))
         while start < len(text):
             end = start + PIECE
-            start += codecs.utf_8_decode(text[start:end], "strict", end >= len(text))[1]
+            count = codecs.utf_8_decode(text[start:end], "strict", end >= len(text))[1]
+            was_read(text, count)
+            start += count
     except UnicodeDecodeError as error:
         at = len(content) - len(text) + start + error.start
         message = f"is not {encoding or 'UTF-8'}: byte {at} is 0x{content[at]:02x}{looks}"
-        line = content.count(b"\n", 0, at) + 1
-        raise DataError(f"{message}; {in_another_encoding(path, encoding)}", path=path, line=line) from None
+        message += f"; {in_another_encoding(path, encoding)}"
+        raise DataError(message, path=path, line=line_at(content, at)) from None
     return text
+
+
+def place_of_zero(content: Content) -> int:
+    """Where the first zero byte stands; -1 where there is none."""
+    start = 0
+    for block in map(bytes, blocks_of(content)):
+        if (zero := block.find(b"\0")) >= 0:
+            return start + zero
+        start += len(block)
+    return -1
+
+
+def line_at(content: Content, place: int) -> int:
+    """The number, from 1, of the line in which a byte stands."""
+    return 1 + sum(bytes(block).count(b"\n") for block in blocks_of(content[:place]))
 
 
 def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | None = None) -> str:
@@ -279,7 +301,8 @@ def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | Non
         message = f"is in {mark}; convert it with: iconv -f {mark} -t UTF-8 {path.name} > NEW"
         raise DataError(message, path=path, line=1)
     if b"\0" in raw:
-        message = f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8{wide_hint(raw, raw.index(0))}"
+        zero = raw.index(0)
+        message = f"is binary: byte {at + zero} is zero; expected text in UTF-8{wide_hint(raw[zero:], zero)}"
         raise DataError(message, path=path, line=number)
     if encoding is not None:
         check_western(raw, encoding, path, number)

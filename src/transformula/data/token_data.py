@@ -4,13 +4,14 @@ that were made ahead, are in `stream`."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ..tokenizers.base import Tokenizer
-from ..tokenizers.texts import Texts
+from ..tokenizers.texts import Texts, digest_of
 from .corpus import Corpus
 from .preview import Preview, rows_under
 from .splits import Split
@@ -52,11 +53,8 @@ class TokenData:
         documents, and the tokenizer."""
         parts = []
         for texts in (self.split.training, self.split.validation):
-            digest = hashlib.sha256()
-            for number, content in enumerate(texts.contents):
-                digest.update(b"\0" if number else b"")
-                digest.update(content)
-            parts.append(digest.hexdigest())
+            each = (part for content in texts.contents for part in (b"\0", content))
+            parts.append(digest_of(itertools.islice(each, 1, None)).hexdigest())
         return hashlib.sha256(" ".join([*parts, self.tokenizer.identity]).encode()).hexdigest()
 
     def preview(self) -> Preview:

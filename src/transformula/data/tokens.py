@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import DataError
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer
-from ..tokenizers.texts import PIECE, Texts, groups, pieces_of
+from ..tokenizers.texts import PIECE, Texts, groups, pieces_of, text_of
 from .cache import ABOUT, cached_entry
 from .encoded import add_marks
 
@@ -134,5 +134,5 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.nda
             yield from tokenizer.encode_pieces(pieces_of(group[0]))
             yield mark
         else:
-            ids, lengths = tokenizer.encode_joined([str(content, "utf-8") for content in group])
+            ids, lengths = tokenizer.encode_joined(list(map(text_of, group)))
             yield add_marks(ids, lengths, (), between)[0] if between else ids

@@ -26,7 +26,7 @@ from ..data.cache import ABOUT, cached_entry
 from ..data.lines import lines_of
 from ..errors import DataError
 from ..structured import load_json
-from ..tokenizers.texts import Texts
+from ..tokenizers.texts import Content, Texts, digest_of
 
 ORDERS = (3, 4, 5, 6)
 MAX_ORDER = 6
@@ -173,7 +173,7 @@ def parts_of(text: bytes) -> Iterator[np.ndarray]:
         yield grams_of(text[first : start + PART_BYTES])[start - first :]
 
 
-def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[bytes | memoryview]:
+def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[Content]:
     """Texts as the n-grams read them: like a model's tokens, with a zero byte as the end of a document."""
     for content in Texts.of(texts).contents:
         yield content
@@ -186,12 +186,13 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
 
     whole  the texts are whole documents: that they end is predicted too, and paid for, as a model pays for it
     """
-    beginning = bytearray()
+    left, beginning = MAX_COUNTED_BYTES, list[Content]()
     for part in byte_stream(training, whole):
-        beginning += part[: MAX_COUNTED_BYTES - len(beginning)]
-        if len(beginning) >= MAX_COUNTED_BYTES:
+        beginning.append(part[:left])
+        left -= len(beginning[-1])
+        if not left:
             break
-    sums = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
+    sums = KneserNey(b"".join(beginning)).nats(b"".join(byte_stream(validation, whole)))
     return {order: nats / Texts.of(validation).size for order, nats in sums.items()}
 
 
@@ -199,10 +200,7 @@ def cached_byte_ngrams(name: str, training: Sequence[str], validation: Sequence[
     """The same, from the cache or now; `name` is what the cache says of the texts."""
     digest = hashlib.sha256(f"1 {whole} {MAX_COUNTED_BYTES}".encode())
     for side in (training, validation):
-        each = hashlib.sha256()
-        for part in byte_stream(side, True):
-            each.update(part)
-        digest.update(each.digest())
+        digest.update(digest_of(byte_stream(side, True)).digest())
 
     def make(folder: Path) -> dict[str, Any]:
         orders = byte_ngrams(training, validation, whole)

@@ -22,7 +22,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import InputError
 from .base import END, Lossless, as_utf8, tokenizers
-from .texts import Texts, groups, pieces_of, place_of
+from .texts import Texts, groups, pieces_of, place_of, text_of
 
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")  # in files made elsewhere; the first that is there counts
 
@@ -200,7 +200,7 @@ def sample(documents: Sequence[str]) -> Iterator[str]:
         texts = Texts([content[: place_of(content, most)] for content in texts.contents])
     for content in texts.contents:
         if len(content) <= LEARNED_PART:
-            yield str(content, "utf-8")
+            yield text_of(content)
         else:
             yield from parts_of(pieces_of(content), LEARNED_PART)
 

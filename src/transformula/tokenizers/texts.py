@@ -1,4 +1,5 @@
-"""Documents kept as UTF-8: a byte of memory for a byte of text, given out as strings, long ones in pieces."""
+"""Documents kept as UTF-8: a byte of memory for a byte of text, given out as strings, long ones in pieces. A very large
+one lies in a file, and takes next to no memory."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import codecs
 import hashlib
 import itertools
 import math
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar, overload
@@ -15,8 +17,24 @@ import numpy as np
 from .base import as_utf8
 
 PIECE = 1 << 20  # bytes of a document that are given out as one string, at most
+AROUND = 1 << 16  # bytes that come into memory with the one that is read
+RELEASED = 1 << 24  # bytes of a file that were read, from which on their memory is given back
 Content = bytes | memoryview  # the UTF-8 of a document
 T = TypeVar("T", str, Content)
+
+
+class MappedText(mmap.mmap):
+    """A file, mapped into memory. A `memoryview` of it, or of a part, is a document whose pages `pieces_of` and
+    `blocks_of` give back once they are read: they come again from the file when they are needed."""
+
+    unreleased = 0  # bytes
+
+    def release(self, count: int) -> None:
+        """Say that so many bytes were read in one piece."""
+        self.unreleased += max(count, AROUND)
+        if self.unreleased >= RELEASED and hasattr(self, "madvise"):
+            self.madvise(mmap.MADV_DONTNEED)
+            self.unreleased = 0
 
 
 class Texts(Sequence[str]):
@@ -43,7 +61,7 @@ class Texts(Sequence[str]):
     def __getitem__(self, number: int | slice) -> str | Texts:
         if isinstance(number, slice):
             return Texts(self.contents[number])
-        return str(self.contents[number], "utf-8")
+        return text_of(self.contents[number])
 
     def __add__(self, others: Texts) -> Texts:
         return Texts([*self.contents, *others.contents])
@@ -71,11 +89,18 @@ class Texts(Sequence[str]):
     @cached_property
     def digests(self) -> list[bytes]:
         """A hash of each document, 32 bytes."""
-        return [hashlib.sha256(content).digest() for content in self.contents]
+        return [digest_of([content]).digest() for content in self.contents]
 
     def pieces(self) -> Iterator[str]:
         """All documents one after the other, long ones in pieces."""
         return itertools.chain.from_iterable(map(pieces_of, self.contents))
+
+
+def text_of(content: Content) -> str:
+    """A document as one string."""
+    text = str(content, "utf-8")
+    was_read(content, len(content))
+    return text
 
 
 def pieces_of(content: Content) -> Iterator[str]:
@@ -84,8 +109,34 @@ def pieces_of(content: Content) -> Iterator[str]:
     while start < len(content):
         end = start + PIECE
         piece, read = codecs.utf_8_decode(content[start:end], "strict", end >= len(content))
+        was_read(content, read)
         yield piece
         start += read
+
+
+def blocks_of(content: Content) -> Iterable[Content]:
+    """A document in blocks of at most `PIECE` bytes, cut anywhere."""
+    return (content,) if isinstance(content, bytes) and len(content) <= PIECE else _blocks_of(content)
+
+
+def _blocks_of(content: Content) -> Iterator[Content]:
+    for start in range(0, len(content), PIECE):
+        yield content[start : start + PIECE]
+        was_read(content, min(PIECE, len(content) - start))
+
+
+def was_read(content: Content, count: int) -> None:
+    """Give memory back, where a document lies in a file and enough of it was read."""
+    if isinstance(content, memoryview) and isinstance(content.obj, MappedText):
+        content.obj.release(count)
+
+
+def digest_of(contents: Iterable[Content]) -> hashlib._Hash:
+    """SHA-256 of documents, one after the other."""
+    digest = hashlib.sha256()
+    for block in itertools.chain.from_iterable(map(blocks_of, contents)):
+        digest.update(block)
+    return digest
 
 
 def groups(texts: Iterable[T], size: int, most: float = math.inf) -> Iterator[list[T]]:
