@@ -107,6 +107,30 @@ def test_bad_rows_of_files(typed: Typed, folder: Path) -> None:
     assert [bool(row["prediction"]) for row in read] == [True, False, False, True]
 
 
+def test_bad_rows_of_files_that_are_read_whole(typed: Typed, folder: Path) -> None:
+    rows = [{"id": 1, "text": "x1\ty1"}, [1], {"id": 3}, 4, {"id": 5, "text": "x2\ty2"}]
+    (folder / "rows.json").write_text(json.dumps(rows))
+    given = ["--input", "rows.json", "--column", "text", "--format", "jsonl"]
+    found = [json.loads(line) for line in typed(*given, "--bad-rows", "skip")[0].splitlines()]
+    assert [(one.get("id"), one["text"] is None) for one in found] == [
+        (1, False), (None, True), (3, True), (None, True), (5, False)
+    ]  # fmt: skip
+    assert "rows.json, entry 2: the row is a list" in found[1]["error"] and "entry 4" in found[3]["error"]
+    assert "entry 2: the row is a list; expected" in (said := typed(*given, status=2)[1]) and "--bad-rows skip" in said
+
+
+def test_bad_rows_of_parquet(typed: Typed, folder: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = arrow.array([f"x{n}\ty{n}".encode() for n in range(300)] + [b"\xff\ty", b"x1\ty1"])
+    unchecked = arrow.Array.from_buffers(arrow.string(), 302, texts.buffers())
+    parquet.write_table(arrow.table({"id": list(range(302)), "text": unchecked}), folder / "rows.parquet")
+    given = ["--input", "rows.parquet", "--column", "text", "--format", "jsonl"]
+    found = [json.loads(line) for line in typed(*given, "--bad-rows", "skip")[0].splitlines()]
+    assert len(found) == 302 and [n for n, one in enumerate(found) if one["text"] is None] == [300]
+    assert "rows.parquet:301: a value of this row cannot be read" in found[300]["error"] and found[301]["id"] == 301
+    assert "rows.parquet:301: a value of this row" in typed(*given, status=2)[1]
+
+
 def test_rows_keep_their_columns(typed: Typed, folder: Path) -> None:
     (folder / "table.csv").write_text('id,text,stars,prediction\n7,"x1\ty1","a ""b"", c",\n8,"x2\ty2","d\ne",z\n')
     plain = typed("--input", "table.csv", "--column", "text", "--format", "text")[0].splitlines()

@@ -49,8 +49,12 @@ def read_json(path: Path, options: Options) -> Iterator[Row]:
             " has it, an object with `data`",
             path=path,
         )
-    for number, row in enumerate(rows, 1):
-        yield f"entry {number}", as_row(row, place_of(path, f"entry {number}"))
+    for number, value in enumerate(rows, 1):
+        entry = f"entry {number}"
+        try:
+            yield entry, as_row(value, place_of(path, entry))
+        except DataError as error:
+            yield entry, BadRow(skip_or_raise(error, options.bad_rows))
 
 
 def is_lines(text: str) -> bool:

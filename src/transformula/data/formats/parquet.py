@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import DataError, InputError
 from ...extras import need
-from ..format import Options, Row, duplicate_name, formats, without_null
-from ..lines import PACKED, check_regular, whole_file
+from ..format import BadRow, Options, Row, duplicate_name, formats, without_null
+from ..lines import PACKED, BadRows, check_regular, skip_or_raise, whole_file
 
 ROWS_AT_ONCE = 256  # rows that are held together: a row group may have a million
 
@@ -31,15 +31,28 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
         groups, skipped = groups_from(file.metadata, options.start)
         with file:
             for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=columns, use_threads=False):
-                for row in batch.slice(min(skipped, len(batch))).to_pylist():
+                for row in values_of(batch.slice(min(skipped, len(batch))), path, number, options.bad_rows):
                     number += 1
-                    yield number, without_null(row) if options.sparse else row
+                    yield number, without_null(row) if options.sparse and not isinstance(row, BadRow) else row
                 skipped = max(0, skipped - len(batch))
     except InputError:
         raise
-    except Exception as error:  # damaged files, and values that Python has nothing for, raise many kinds
+    except Exception as error:  # damaged files raise many kinds
         reason = " ".join(str(error).split())[:120]
         raise DataError(f"is not a whole parquet file ({reason}); copy it again", path=path, line=number + 1) from None
+
+
+def values_of(batch: Any, path: Path, before: int, bad_rows: BadRows) -> list[Any]:
+    """The rows of a batch, which come after `before` others. Raises DataError for one with a value that Python has
+    nothing for, such as a text that is no UTF-8 or a day in the year 99,999; or a `BadRow` stands for it."""
+    try:
+        return list(batch.to_pylist())
+    except Exception as error:
+        if len(batch) == 1:
+            reason = " ".join(str(error).split())[:120]
+            wrong = DataError(f"a value of this row cannot be read ({reason})", path=path, line=before + 1)
+            return [BadRow(skip_or_raise(wrong, bad_rows))]
+    return [row for at in range(len(batch)) for row in values_of(batch.slice(at, 1), path, before + at, bad_rows)]
 
 
 def opened_parquet(path: Path) -> Any:
