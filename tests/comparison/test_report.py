@@ -55,6 +55,17 @@ def test_results_come_back_from_json_exactly(results, folder, tmp_path):
     assert results.verdicts[1].speedup["seconds"][2] == math.inf, "that there is no bound above is kept, too"
 
 
+def test_curves_of_rates_are_fitted_once_for_all_sections(results, monkeypatch):
+    fitted, fit = [], rates.fit_rates
+    monkeypatch.setattr(rates, "fit_rates", lambda *given: fitted.append(given) or fit(*given))
+    fresh = replace(results)
+    said = [rates.chosen_in_words(fresh, size) for size in fresh.sizes]
+    assert len(fresh.sizes) > 1 and [rates.chosen_in_words(fresh, size) for size in fresh.sizes] == said
+    assert len(fitted) == 1 and fresh == results and json_of(fresh) == json_of(results)
+    changed = replace(fresh, outcomes=[o for o in fresh.outcomes if o.stage != "tune"])
+    assert not rates.fit_of(changed, changed.sizes[0]).curves and len(fitted) == 2
+
+
 def test_what_is_no_file_of_results_is_refused_by_its_place(folder, tmp_path):
     path = tmp_path / "results.json"
 

@@ -104,7 +104,11 @@ def tuned(results: Results, name: str, size: str) -> list[Outcome]:
 
 
 def fit_of(results: Results, size: str) -> RateFit:
-    return fit_rates(results.outcomes, results.arms, results.lower)[size]
+    """The curves at a size: fitted once for a report, whose sections all ask for them."""
+    known = vars(results).get("rate_fits")
+    fits: dict[str, RateFit] = known or fit_rates(results.outcomes, results.arms, results.lower)
+    vars(results)["rate_fits"] = fits  # beside its fields, as `cached_property` has it
+    return fits[size]
 
 
 def chosen_in_words(results: Results, size: str) -> list[str]:
