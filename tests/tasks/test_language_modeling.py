@@ -15,7 +15,7 @@ from transformula.language.check import check
 from transformula.tasks.base import Scores, task, tasks
 from transformula.tasks.language_modeling import LanguageModeling
 from transformula.tasks.scored_text import spans
-from transformula.tasks.scores.report import standing
+from transformula.tasks.scores.report import interval_of, standing
 from transformula.tokenizers.base import load
 from transformula.words import vocabulary
 
@@ -136,6 +136,15 @@ def test_scores_are_exact(request, kind, tokenizer):
     assert scores.loss == pytest.approx(nats / (len(ids) - 1), rel=1e-6)
     assert scores["bits_per_byte"] == pytest.approx(nats / math.log(2) / predicted, rel=1e-6)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+def test_each_score_of_a_text_has_resamples(one):
+    task = make(one)
+    scores = task.evaluate(Bigram(task.numbers["vocab"]))
+    loss, each = scores.resampled["loss"], scores.resampled
+    assert len(set(loss)) > 100 and each["perplexity"] == [math.exp(nats) for nats in loss]
+    assert each["bits_per_byte"] == pytest.approx([nats / loss[0] * each["bits_per_byte"][0] for nats in loss])
+    assert interval_of(each["perplexity"])[0] < scores["perplexity"] < interval_of(each["perplexity"])[1]
 
 
 def test_a_uniform_model_scores_the_logarithm(many):

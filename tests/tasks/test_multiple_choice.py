@@ -1,8 +1,10 @@
 """Texts chosen by their likelihood: sums of log P by hand, layouts of rows, alone as among others, what is refused."""
 
+import copy
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -170,6 +172,23 @@ def test_it_can_be_trained(tmp_path):
     model = Model(LAYER, depth=1, width=16, heads=2, **task.numbers).module
     assert set(task.evaluate(model)) == set(task.measures) and task.baselines() == {"chance": 50.0}
     assert "chance: 50.0" in task.verdict(task.evaluate(model)) and task.sample(model)
+
+
+def test_questions_are_encoded_once_for_all_that_a_sample_asks(tmp_path, monkeypatch):
+    rows = [{"query": f"{n} is", "choices": ["even", "odd" * n], "gold": n % 2} for n in range(60)]
+    settings = TASK.settings.read({"data": written(tmp_path / "a.jsonl", rows), "tokenizer": "bytes"})
+    task, asked = TASK.make(settings, {"context": 1000}), []
+    original = Choosing.texts
+    monkeypatch.setattr(Choosing, "texts", lambda *given: asked.append(given) or original(*given))
+    whole = sum(sum(len(c) + len(text) + 1 for c, text in one.pairs) for one in task.questions)
+    count = len(task.questions)
+    assert task.cost_of(count) == 2 * task.cost_of(count / 2) == pytest.approx(task.evaluation_cost(), abs=1)
+    part = copy.copy(task)
+    part.keep_rows(np.array([1, 0]))
+    assert len(asked) == count and task.positions == pytest.approx(whole, abs=2 * count)
+    assert 0 < part.cost_of(2) < task.cost_of(count)
+    assert 0 < part.positions == sum(len(c) + len(text) + 1 for q in part.questions for c, text in q.pairs)
+    assert len(asked) == count + len(part.questions) and part.positions < task.positions
 
 
 def test_what_was_found_out_about_a_table_is_said(model, tmp_path, capsys):

@@ -11,8 +11,10 @@ from transformula.api.run import evaluate, train
 from transformula.errors import InputError
 from transformula.interop.weights import load_tensors, model_tensors
 from transformula.model import build
+from transformula.tasks.altered_text import altered_batches
 from transformula.tasks.base import IGNORED, tasks
-from transformula.tasks.replaced_token_detection import Detecting, passes
+from transformula.tasks.replaced_token_detection import Detecting, measured_of, passes, sums_by_row
+from transformula.tasks.scores.report import interval_of
 
 TEXT = "".join(f"Line {i} speaks of {i * i} things. Is it so? It is.\n" for i in range(60))
 SMALL = {"depth": 1, "width": 16, "heads": 4, "rank": 8, "context": 24}
@@ -75,8 +77,34 @@ def test_batches_are_of_seed_and_step_and_scores_of_windows_alone(text):
     other.evaluated_at_once = 1
     assert other.evaluate(model) == pytest.approx(scores, rel=1e-6)  # one by one, the last shorter window too
     assert scores.loss == pytest.approx(scores["generator"] + 50 * scores["detection"])
+    resampled = scores.resampled
+    for name in ("loss", "generator", "detection", "accuracy"):
+        low, high = interval_of(resampled[name])
+        assert low < scores[name] < high
+    both = zip(resampled["loss"], resampled["generator"], resampled["detection"], strict=True)
+    assert all(loss == pytest.approx(generator + 50 * detection) for loss, generator, detection in both)
     assert scores["majority"] >= 0.5 and scores["tokens"] == len(task.data.validation)
     assert "by the more frequent answer" in task.verdict(scores) and "reference" in task.sample(model)
+
+
+def test_sums_of_rows_are_those_of_the_scores(text):
+    task = made(text)
+    batch = next(iter(altered_batches(task, model_of(task), None)))
+    chosen, both = batch.targets != IGNORED, passes(model_of(task), batch, task.masking.mask)
+    sums = sums_by_row(both, chosen).detach()
+    for row in range(len(chosen)):
+        own = [(batch.inputs["source"][row, :n], batch.inputs["tokens"][row, :n]) for n in [int(both.real[row].sum())]]
+        ((source, tokens),) = own
+        outputs = model_of(task)(source=source[None], tokens=both.tokens[row, : len(tokens)][None])
+        where = chosen[row, : len(tokens)]
+        nats = F.cross_entropy(outputs["logits"][0, where], tokens[where], reduction="sum")
+        assert float(sums[row, 0]) == pytest.approx(float(nats.detach()), rel=1e-5)
+        replaced = both.tokens[row, : len(tokens)] != tokens
+        right = int(((outputs["replaced"][0, :, 0] > 0) == replaced).sum())
+        assert sums[row, 2:].tolist() == [right, int(replaced.sum()), int(where.sum()), len(tokens)]
+    assert [each.score for each in measured_of(sums.numpy(), 50.0)][1] == pytest.approx(
+        float(sums[:, 0].sum() / sums[:, 4].sum())
+    )
 
 
 def test_texts_alone_as_in_a_batch(text):

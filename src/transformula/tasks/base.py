@@ -212,6 +212,12 @@ class Scores(dict[str, float]):
             self.resampled[each.key] = resample(each, RESAMPLES).tolist()
         return self
 
+    def derive(self, name: str, of: str, value: Callable[[float], float]) -> Self:
+        """Take in a score that is a function of another one, where it is not there already, and that of resamples."""
+        self.setdefault(name, value(self[of]))
+        self.resampled[name] = list(map(value, self.resampled[of]))
+        return self
+
     @property
     def loss(self) -> float:
         return self["loss"]

@@ -261,7 +261,9 @@ prompt, the model begins a text. Filters act in the order in which they are list
         loss, bits = scored.per_token_and_byte(nats)
         size, tokens = scored.bytes, scored.tokens
         scores = Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=tokens, bytes=size)
-        return scores.measure([per_token(rows), per_token(rows, "bits per byte", bits / loss if loss else 0.0)])
+        scores.measure([per_token(rows)]).derive("perplexity", "loss", perplexity)
+        factor = bits / loss if loss else 0.0
+        return scores.derive("bits_per_byte", "loss", lambda nats: factor * nats)
 
     @property
     def validation_rows(self) -> int:

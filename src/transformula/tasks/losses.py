@@ -80,7 +80,7 @@ def target_scores(model: nn.Module, batches: Iterable[Batch]) -> Scores:
     """
     nats, tokens, rows = target_nats(evaluating(model), batches, device_of(model))
     scores = Scores(loss=nats / tokens, perplexity=perplexity(nats / tokens), tokens=tokens)
-    return scores.measure([per_token(rows)])
+    return scores.measure([per_token(rows)]).derive("perplexity", "loss", perplexity)
 
 
 def perplexity(loss: float) -> float:

@@ -186,7 +186,8 @@ tokenizer, and takes the blank before it along.""",
         nats, right, count = sums.sum(0)
         loss = nats / max(1, count)
         scores = Scores(loss=loss, accuracy=right / max(1, count), pseudo_perplexity=perplexity(loss), tokens=count)
-        return scores.measure([per_token(sums[:, [0, 2]]), per_token(sums[:, [1, 2]], "accuracy")])
+        scores.measure([per_token(sums[:, [0, 2]]), per_token(sums[:, [1, 2]], "accuracy")])
+        return scores.derive("pseudo_perplexity", "loss", perplexity)
 
     def baselines(self) -> dict[str, float]:
         """Nats per chosen token of the validation text, by how often each token stands in the training text."""

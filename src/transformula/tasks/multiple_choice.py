@@ -206,7 +206,10 @@ def right_texts(task: MultipleChoice, questions: Sequence[Question]) -> Sequence
 
 @task("multiple-choice", aliases=["likelihood-scoring"])
 class MultipleChoice(PartsTask):
-    """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
+    """A text with some continuations, one of which is right. The loss is nats per token of the right one.
+
+    positions  that an evaluation reads, once they were counted
+    """
 
     read = staticmethod(read_rows)
     soft_targets = SoftTargets(lambda task, model: in_batches(right_texts(task, task.questions)))
@@ -216,6 +219,7 @@ class MultipleChoice(PartsTask):
     measures = ("loss", "accuracy")
     higher = frozenset(["accuracy"])
     score = "accuracy"
+    positions = 0
     verb = Verb(
         "choose",
         help="the most probable of some continuations of a text",
@@ -256,12 +260,14 @@ Ask a language model which of some texts most probably follows a context: any de
         return len(self.questions)
 
     def cost_of(self, rows: int) -> float:
-        share = rows / len(self.questions)
-        texts = [self.choosing.texts(one.pairs, self.chosen.target_delimiter)[0] for one in self.questions]
-        return EVALUATION_COST * share * sum(text.positions for each in texts for text in each)
+        if not self.positions:
+            texts = (self.choosing.texts(one.pairs, self.chosen.target_delimiter)[0] for one in self.questions)
+            self.positions = sum(text.positions for each in texts for text in each)
+        return EVALUATION_COST * (rows / len(self.questions)) * self.positions
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.questions = [self.questions[row] for row in rows]
+        self.positions = 0
 
     def baselines(self) -> dict[str, float]:
         return {"chance": chance_accuracy(self.questions)}

@@ -34,7 +34,7 @@ from ..tokenizers.base import Tokenizer
 from ..words.cpu import wide
 from .altered_text import altered_batches, windows_in_words
 from .base import IGNORED, Batch, Progress, Scores, Task, by_terms, outputs_in_words, outputs_of, shares, task
-from .losses import smoothed_cross_entropy
+from .losses import RowTable, per_token, smoothed_cross_entropy
 from .masking import (
     SHOWN_TOKENS,
     Masked,
@@ -49,6 +49,7 @@ from .masking import (
 )
 from .predictor import Answer, Predictor, predictor
 from .rows import positions_of
+from .scores.measured import Measured, Numbers, of_sums, ratio
 from .scores.report import standing
 from .seq2seq_data import padded_batch
 
@@ -97,6 +98,7 @@ class Passes(NamedTuple):
     logits, targets    the generator's at the chosen tokens, (chosen, vocab), and what stood there, (chosen,)
     detection, labels  the discriminator's at all tokens, (tokens,), and whether each was replaced, (tokens,) 0 or 1
     tokens             what the discriminator read, (batch, length)
+    real               which of these are no padding, (batch, length)
     """
 
     logits: Tensor
@@ -104,6 +106,7 @@ class Passes(NamedTuple):
     detection: Tensor
     labels: Tensor
     tokens: Tensor
+    real: Tensor
 
 
 def passes(model: Any, batch: Batch, vocab: int) -> Passes:
@@ -127,7 +130,32 @@ def passes(model: Any, batch: Batch, vocab: int) -> Passes:
     if batch.lengths:
         real = torch.arange(text.shape[1], device=text.device) < batch.lengths["tokens"][:, None]
     labels = (tokens != text)[real].float()
-    return Passes(logits, batch.targets[chosen], detection[real].float(), labels, tokens)
+    return Passes(logits, batch.targets[chosen], detection[real].float(), labels, tokens, real)
+
+
+def sums_by_row(both: Passes, chosen: Tensor) -> Tensor:
+    """What each row adds, (rows, 6) float64: nats of the generator, nats of the detection, tokens told right, tokens
+    replaced, those that were chosen, and all. `chosen` (rows, length) is where the generator's targets stand."""
+    nats = F.cross_entropy(both.logits.float(), both.targets, reduction="none")
+    detection = F.binary_cross_entropy_with_logits(both.detection, both.labels, reduction="none")
+    right = (both.detection > 0) == both.labels.bool()
+    sums = torch.zeros(len(chosen), 6, dtype=torch.double)
+    sums[:, 4], sums[:, 5] = chosen.sum(1).cpu(), both.real.sum(1).cpu()
+    for column, each in enumerate((nats, detection, right, both.labels)):
+        row = torch.nonzero(both.real if column else chosen)[:, 0].cpu()
+        sums[:, column].index_add_(0, row, each.cpu().double())
+    return sums
+
+
+def measured_of(rows: Numbers, weight: float) -> list[Measured]:
+    """The scores of rows (rows, 6), see `sums_by_row`; `weight`: of the detection in the loss."""
+
+    def loss(sums: Numbers) -> Numbers:
+        return ratio(sums[:, 0], sums[:, 4]) + weight * ratio(sums[:, 1], sums[:, 5])
+
+    parts = [per_token(rows[:, [0, 4]], "generator"), per_token(rows[:, [1, 5]], "detection")]
+    whole = of_sums("loss", "", rows, loss, loss(rows), digits=4, higher=False)
+    return [whole, *parts, per_token(rows[:, [2, 5]], "accuracy")]
 
 
 @dataclass(frozen=True)
@@ -227,7 +255,7 @@ class ReplacedTokenDetection(MaskedText):
                    where more are replaced, always `replaced`
         tokens     how many were looked at
         """
-        view, sums = evaluating(model), torch.zeros(6, dtype=torch.double)
+        view, sums, rows = evaluating(model), torch.zeros(6, dtype=torch.double), RowTable(6)
         for batch in altered_batches(self, model, progress):
             with torch.no_grad():
                 both = passes(view, batch, self.masking.mask)
@@ -237,11 +265,13 @@ class ReplacedTokenDetection(MaskedText):
             counts = (torch.tensor(len(both.targets)), torch.tensor(len(both.labels)))
             each = (generator, detection, right, both.labels.sum(), *counts)
             sums += torch.stack([number.cpu().double() for number in each])
+            rows.add(sums_by_row(both, batch.targets != IGNORED))
         generator, detection, right, replaced = (sums[:4] / sums[[4, 5, 5, 5]].clamp(min=1)).tolist()
-        return Scores(
+        scores = Scores(
             loss=generator + self.chosen.detection_weight * detection, generator=generator, detection=detection,
             accuracy=right, majority=max(replaced, 1 - replaced), tokens=int(sums[5]),
         )  # fmt: skip
+        return scores.measure(measured_of(rows.numbers(), self.chosen.detection_weight))
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         accuracy, generator = scores["accuracy"], scores["generator"]
