@@ -1,10 +1,14 @@
 """Tables as people have them: what parts their columns, rows of unlike length, and what a person is told of both."""
 
+import csv
+import io
+import random
 from pathlib import Path
 
 import pytest
 
 from transformula.data.corpus import read_corpus
+from transformula.data.dialect import Dialect, fields_of
 from transformula.data.format import Options
 from transformula.data.records import read_records
 from transformula.data.settings import DataSettings, Seq2SeqSettings, SourceSettings
@@ -185,3 +189,32 @@ def test_each_task_tells_what_was_found(tmp_path, task):
         kind = tasks.get(task)
         kind.reader.read(path, kind.settings.read({"data": path}), "data", notes)
     assert f"{path}: columns are parted by semicolons" in notes
+
+
+def test_rows_in_quotes_are_those_of_the_csv_module(tmp_path):
+    pieces = ["a", '"', '""', ",", "\r", "é", " ", '"b"', "\n"]
+    draw, whole = random.Random(3), 0
+    for number in range(400):
+        fields = ["x", "", 'say "so"', "a,b", "two\nlines", '5" pipe', "ö"]
+        rows = [draw.choices(fields, k=3) for _ in range(2)]
+        text = "".join([*draw.choices(pieces, k=12), "\n"]) if number % 2 else written_rows(rows)
+        path = tmp_path / "a.csv"
+        path.write_text(text, newline="", encoding="utf-8")
+        plain = text.replace("\r\n", "\n").replace("\r", "\0")  # a line ends at \n alone
+        try:
+            expected = [*csv.reader(io.StringIO(plain), strict=True)]
+        except csv.Error:
+            with pytest.raises(DataError, match="broken table|is empty"):
+                list(fields_of(path, Dialect(",", True)))
+            continue
+        if expected:
+            found = [row for _, _, row in fields_of(path, Dialect(",", True))]
+            assert found == [[field.replace("\0", "\r") for field in row] for row in expected if row], text
+            whole += 1
+    assert whole > 250
+
+
+def written_rows(rows: list[list[str]]) -> str:
+    held = io.StringIO()
+    csv.writer(held, lineterminator="\n").writerows(rows)
+    return held.getvalue()

@@ -49,7 +49,21 @@ def test_rows_of_a_sheet(tmp_path):
     path = sheet(tmp_path / "b.xlsx", [["text"], ["a"]], [["other"]], [["b"]])
     records = read_records(path)
     assert [dict(record) for record in records] == [{"text": "a"}]
-    assert records.notes == [f"{path}: the sheet 'S1' is read, the first of 3; left out: 'S2', 'S3'"]
+    told = "the sheet 'S1' is read, the first of 3; left out: 'S2', 'S3'; to read another, say sheet='S2'"
+    assert records.notes == [f"{path}: {told}"]
+
+
+def test_a_sheet_by_its_name(tmp_path):
+    path = sheet(tmp_path / "a.xlsx", [["text"], ["a"]], [["text", "n"], ["b", 2]], [])
+    assert [dict(record) for record in read_records(path, sheet="S2")] == [{"text": "b", "n": "2"}]
+    assert read_corpus(path, "text", sheet="S2").documents == ["b"] and read_records(path, sheet="S2").notes == []
+    with pytest.raises(DataError, match=r"a.xlsx: its sheet 'S3' holds no row"):
+        list(read_records(path, sheet="S3"))
+    with pytest.raises(DataError, match=r"a.xlsx: has no sheet 's2'; did you mean S2.* its sheets: 'S1', 'S2', 'S3'"):
+        list(read_records(path, sheet="s2"))
+    (tmp_path / "b.csv").write_text("text\nfine\n")
+    with pytest.raises(ConfigError, match="sheet: has no meaning for .csv files; leave it out"):
+        read_records(tmp_path / "b.csv", sheet="S1")
 
 
 def test_rows_that_do_not_fit(tmp_path):

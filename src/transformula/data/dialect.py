@@ -61,6 +61,17 @@ class Dialect:
         return text.split(self.delimiter)
 
 
+def row_alone(text: str, dialect: Dialect) -> list[str] | None:
+    """The fields of a row with quotes that ends with its line, as nearly all do; None of another, or of one of those
+    that need more care."""
+    if "\r" in text:
+        return None
+    try:
+        return next(csv.reader((text,), delimiter=dialect.delimiter, strict=True))
+    except csv.Error:  # it goes on in the next line, is broken, or has a field beyond the limit of all programs
+        return None
+
+
 def line_or_error(line: str) -> str:
     """A line within quotes. Raises the error of one that could not be read: where the row ends is not known."""
     if isinstance(line, BadLine):
@@ -80,6 +91,9 @@ def fields_of(
             continue
         if not dialect.quoted or '"' not in text:
             yield line, text, dialect.split(text)
+            continue
+        if (alone := row_alone(text, dialect)) is not None:
+            yield line, text, alone
             continue
         # The reader would end a row at a lone \r; no line holds a zero, which stands for it meanwhile.
         raw = map(line_or_error, itertools.chain([text], (more for _, more in lines)))

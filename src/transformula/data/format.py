@@ -40,6 +40,10 @@ class Grouped(dict[str, Any]):
         self.group = group
 
 
+LATER = ("delimiter", "ragged", "sheet")
+"""Options that came later: what was begun before them goes on."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How rows are read. None: the default of the format."""
@@ -50,6 +54,7 @@ class Options:
     quoted: bool | None = None  # fields of a table may stand in quotes; the default in csv, not in tsv
     delimiter: str | None = None  # of a table's columns, see `delimiter_of`; by default what it looks like
     ragged: str | None = None  # what becomes of a table's rows of unlike length: see `RAGGED`; by default refused
+    sheet: str | None = None  # of a spreadsheet, by its name; by default the first that holds something
     join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
@@ -76,7 +81,7 @@ class Options:
         looked_at = self.where.columns if wanted and isinstance(self.where, Where) else ()
         return replace(self, columns=(*wanted, *looked_at))
 
-    def check_taken(self, takes: Collection[str], where: str, names: Sequence[str] = ("delimiter", "ragged")) -> None:
+    def check_taken(self, takes: Collection[str], where: str, names: Sequence[str] = LATER) -> None:
         """Raise ConfigError for one of the options `names` that is said, and means nothing to a reader that takes
         `takes`: the error says `where`."""
         for name in names:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest, setting
 from ..plain import several
 from .column_names import names_columns
-from .format import BadRow, Grouped, Options, duplicate_name
+from .format import LATER, BadRow, Grouped, Options, duplicate_name
 from .lines import excerpt, skip_or_raise
 from .messages import ASSISTANT, LISTS, SYSTEM, messages_of, system_of, tools_of
 from .pictures import PictureFile, picture_of
@@ -141,7 +141,11 @@ class Part:
         if columns is None:
             columns = {name: name for name in row}
             self._check_fields(columns)
-        values = {name: self._value(name, find_value(row, column, place), place) for name, column in columns.items()}
+        values: dict[str, Value | Held] = {}
+        for name, column in columns.items():
+            value = row[column] if column in row else find_value(row, column, place)  # type: ignore[index]
+            plain = isinstance(value, str) and name not in self.kinds  # nearly all are, of millions of rows
+            values[name] = whole_characters(value, name, place) if plain else self._value(name, value, place)
         for name, kind in self.kinds.items():
             if kind in ("messages", "asked"):
                 said = cast(list[Any], values[name])
@@ -151,8 +155,6 @@ class Part:
     def _value(self, name: str, value: Any, place: str) -> Value | Held:
         kind = self.kinds.get(name)
         parts = value if isinstance(value, (list, tuple)) else [value]
-        if kind is None and isinstance(value, str):
-            return whole_characters(value, name, place)
         if kind == "picture":
             return picture_of(value, place, self.origin.folder, self.options.channels)
         if kind == "sound":
@@ -231,11 +233,11 @@ class Records:
         self, part: Part, row: Mapping[str, Any], place: str, tally: Tally
     ) -> dict[str, Value | Held] | None:
         """The fields of a row; None where it is left out. Raises DataError."""
-        if not part.options.keep(row, place):
+        if part.options.where is not None and not part.options.keep(row, place):
             tally.unkept += 1
             return None
         fields = part.fields(row, place)
-        empty = [name for name, value in fields.items() if name not in self._optional and is_blank(value)]
+        empty = [name for name, value in fields.items() if is_blank(value) and name not in self._optional]
         if empty and self._empty == "refuse":
             raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
         if empty:
@@ -247,7 +249,7 @@ class Records:
 def is_blank(value: Value | Held) -> bool:
     """Whether a text, or each text of a list, is but white space; or there is nothing in a list."""
     if isinstance(value, str):
-        return not value.strip()
+        return not value or value.isspace()
     return isinstance(value, list) and not any(part.strip() if isinstance(part, str) else True for part in value)
 
 
@@ -328,7 +330,7 @@ def of_table(origin: Origin, how: Options, columns: Columns, by_number: bool, li
     wanted = [column for column in how.columns if isinstance(column, str)]
     if like is None or missing_sources(like) or any(name in first for name in wanted):
         return True, columns, ""
-    reading = {key: getattr(how, key) for key in ("quoted", "delimiter", "ragged", "encoding", "file_format")}
+    reading = {key: getattr(how, key) for key in ("quoted", *LATER, "encoding", "file_format")}
     names, named = columns_of(like, **reading)
     if not named or len(names) != len(first) or not all(name in names for name in wanted):
         return True, columns, ""
@@ -420,6 +422,8 @@ def as_text(value: Any, name: str, place: str, join: str | None = None) -> str:
 
 def whole_characters(text: str, name: str, place: str) -> str:
     """The text itself. Raises DataError for half a character."""
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -34,6 +34,9 @@ class FileSettings(Settings):
         description="rows of a table with more or fewer fields than its first: refuse them (the default), pad short"
         " ones with empty fields, fit (pad, and cut long ones), or skip both",
     )
+    sheet: str | None = Field(
+        None, description="the sheet of a spreadsheet, by its name; by default the first that holds something"
+    )
     encoding: str | None = Field(None, description="of the files' text, such as latin-1 or cp1252; by default UTF-8")
     file_format: str | None = Field(
         None, description="the format of the files, by its extension, such as tsv: for files whose names do not say it"

@@ -31,7 +31,7 @@ from ..extras import need
 from ..plain import several
 from ..tokenizers.base import tokenizers
 from .built_in import ROWS, built_in_names, built_in_sets, is_built_in
-from .format import Format, Options, extension, formats, has_columns, place_of, without_null
+from .format import LATER, Format, Options, extension, formats, has_columns, place_of, without_null
 from .formats.table import read_unnamed
 from .lines import access_error, check_regular, excerpt, lines_of, near_files, utf8_of
 from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
@@ -82,7 +82,7 @@ class Origin:
             raise ConfigError(f"where: {self.where or self.name} have no columns; leave it out")
         takes = {*self.takes, *({"channels"} if images and not is_built_in(self.name) else ())}
         where = self.where or self.name
-        names = ("file_format", "header", "quoted", "delimiter", "ragged", "encoding", "join")
+        names = ("file_format", "header", "quoted", *LATER, "encoding", "join")
         options.check_taken(takes, where, names)
         options.check_taken(takes, where if images else f"{where}, no images", ("channels",))
 
@@ -146,8 +146,9 @@ def file_origin(path: Path, file_format: str | None, texts: bool, image: str | N
 
     def rows(options: Options) -> Iterator[PlacedRow]:
         met.clear()
+        before = f"{path}:"
         for at, row in reader.read(path, replace(options, met=met)):
-            yield place_of(path, at), row
+            yield f"{before}{at}" if isinstance(at, int) else place_of(path, at), row
 
     takes = ("file_format", *reader.takes)
     return Origin(str(path), rows, takes, f".{kind} files", path.parent, image, reader.columns, met=met)

@@ -1,15 +1,16 @@
-"""Sheets of a spreadsheet, .xlsx: the first that holds something; needs the extra `documents`."""
+"""Sheets of a spreadsheet, .xlsx: the one that is named, or the first that holds something; needs the extra
+`documents`."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, listing
+from ...errors import DataError, did_you_mean, listing, nearest, setting
 from ...extras import need
 from ..format import Options, Row, formats
 from ..zipped import damaged_file, open_zip
@@ -18,7 +19,7 @@ from .table import table
 MAX_COLUMNS, MAX_ROWS = 4096, 2**20  # of a sheet; a row is held as wide as its last cell says
 
 
-@formats.register("xlsx", takes=("header", "ragged"), needs=["openpyxl"])
+@formats.register("xlsx", takes=("header", "ragged", "sheet"), needs=["openpyxl"])
 def read_sheet(path: Path, options: Options) -> Iterator[Row]:
     """The rows of a sheet, by their numbers; the first names the columns, as in every table. Cells are texts: numbers
     as JSON writes them, dates as 2024-05-31, formulas as the values that were saved with them. Empty cells at the end
@@ -31,14 +32,27 @@ def read_sheet(path: Path, options: Options) -> Iterator[Row]:
                 sheets = excel.load_workbook(packed.fp, read_only=True, data_only=True).worksheets
         except Exception as error:  # damaged files raise many kinds
             raise damaged_file(path, error) from None
-        filled = [sheet for sheet in sheets if next(rows_of(sheet, path), None)]
+        asked = sheets if options.sheet is None else [sheet_called(options.sheet, sheets, path)]
+        filled = [sheet for sheet in asked if next(rows_of(sheet, path), None)]
         if not filled:
-            raise DataError("no sheet of it holds a row", path=path)
+            what = "no sheet of it" if options.sheet is None else f"its sheet {options.sheet!r}"
+            raise DataError(f"{what} holds {'a' if options.sheet is None else 'no'} row", path=path)
         first, *others = filled
         if others:
             left_out = listing([repr(sheet.title) for sheet in others], 5)
-            options.met[f"the sheet {first.title!r} is read, the first of {{n}}; left out: {left_out}"] = len(filled)
+            told = f"the sheet {first.title!r} is read, the first of {{n}}; left out: {left_out}; to read another, say"
+            options.met[f"{told} {setting('sheet', repr(others[0].title))}"] = len(filled)
         yield from table(path, options, of_one_width(rows_of(first, path)))
+
+
+def sheet_called(name: str, sheets: Sequence[Any], path: Path) -> Any:
+    """The sheet of a name. Raises DataError, with the names that there are."""
+    known = {sheet.title: sheet for sheet in sheets}
+    if name not in known:
+        names = listing(list(map(repr, known)), 5)
+        message = f"has no sheet {name!r};{did_you_mean(nearest(name, known))} its sheets: {names}"
+        raise DataError(message, path=path)
+    return known[name]
 
 
 def of_one_width(rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, str, list[str]]]:

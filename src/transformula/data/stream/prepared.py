@@ -27,6 +27,7 @@ from ...structured import load_json
 from ...tokenizers.base import load
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
+from ..format import LATER
 from ..settings import DataSettings
 from ..sources import Named
 from ..splits import Split
@@ -82,7 +83,7 @@ def prepared_folder(data: Named) -> Path | None:
 def read_prepared(settings: DataSettings, folder: Path, vocab: int | None = None) -> ShardData:
     """The token shards of a folder. Raises DataError that names a shard which is lost or short, ConfigError for
     settings that say how text is read."""
-    reading = ("column", "quoted", "delimiter", "ragged", "encoding", "file_format", "where")
+    reading = ("column", "quoted", *LATER, "encoding", "file_format", "where")
     for key in (*reading, "split", "fold", "overlap", "stream", "bad_shards", "shuffle"):
         if getattr(settings, key) != DataSettings.model_fields[key].default:
             raise ConfigError(f"{key}: says how text is read, and {folder} holds tokens; leave it out")

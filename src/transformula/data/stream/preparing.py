@@ -28,6 +28,7 @@ from ...errors import ConfigError, DataError, RunError, setting
 from ...plain import several
 from ...structured import Malformed, load_json
 from ...tokenizers.base import load
+from ..format import LATER
 from ..preview import counting
 from ..settings import DataSettings, PrepareSettings
 from ..tokens import id_type
@@ -99,8 +100,7 @@ def begin_folder(folder: Path, data: StreamData, settings: DataSettings) -> None
 def identity_of(data: StreamData, settings: DataSettings) -> str:
     """A hash of the data, of how it is read, and of the documents that are left out."""
     held_out = sorted(data.texts[0].held_out)
-    later = ("delimiter", "ragged")  # options that came later: a folder that was begun before them goes on
-    reading = {key: value for key, value in settings.reading.items() if value is not None or key not in later}
+    reading = {key: value for key, value in settings.reading.items() if value is not None or key not in LATER}
     plain = json.dumps([data.identity, held_out, reading], sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()
 

@@ -17,7 +17,7 @@ from ...errors import ConfigError, InputError, setting
 from ...plain import several
 from ...tokenizers.texts import Texts
 from ..corpus import Corpus, read_corpus
-from ..format import Options
+from ..format import LATER, Options
 from ..preview import working
 from ..settings import DataSettings
 from ..sources import is_hub, split_label
@@ -143,5 +143,5 @@ def open_shards(name: str, settings: DataSettings) -> ShardSource:
     how = Options(**settings.reading)
     if not is_hub(name):
         return FileShards(name, settings.column, how)
-    how.check_taken((), name, ("quoted", "delimiter", "ragged", "encoding", "file_format"))
+    how.check_taken((), name, ("quoted", *LATER, "encoding", "file_format"))
     return HubShards(name, settings.column, how)
