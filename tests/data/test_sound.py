@@ -83,6 +83,54 @@ def test_a_flac_that_is_cut_is_refused(tmp_path: Path) -> None:
         SoundFile(path, "row 1").load()
 
 
+CUT = {  # kinds of files whose samples libsndfile reads as far as they go
+    "wav": {}, "floats.wav": {"subtype": "FLOAT"}, "large.wav": {"format": "RF64"}, "aiff": {}, "au": {},
+    "big.wav": {"endian": "BIG"}, "mp3": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_file_that_is_cut_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{kind}"
+    soundfile.write(path, tones("abcd" * 4), 16_000, **CUT[kind])
+    content = path.read_bytes()
+    assert SoundFile(path, "row 1").samples == len(SoundFile(content, "row 1").load()) == len(tones("abcd" * 4))
+    for share in (0.5, 0.9):
+        path.write_bytes(content[: int(share * len(content))])
+        for file in (SoundFile(path, "row 1"), SoundFile(path.read_bytes(), "row 1")):
+            for look in (SoundFile.load, lambda file: file.samples):
+                with pytest.raises(DataError, match=r"row 1: was cut: its head says [\d,]+ bytes of sound, and [\d,]+"):
+                    look(file)
+
+
+def test_a_streamed_head_is_no_cut_and_neither_is_what_stands_behind_the_samples(tmp_path: Path) -> None:
+    """Who writes to a pipe does not know the size: ffmpeg says 0xFFFFFFFF, espeak-ng and sox almost 2 GB."""
+    wave = tones("abcd")
+    content = bytearray(write_sound(tmp_path / "a.wav", wave).read_bytes())
+    assert content[36:40] == b"data" and int.from_bytes(content[40:44], "little") == 2 * len(wave)
+    for size in (0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF):
+        content[40:44] = size.to_bytes(4, "little")
+        assert SoundFile(bytes(content), "row 1").samples == len(wave)
+    content[40:44] = (0).to_bytes(4, "little")
+    assert SoundFile(bytes(content), "row 1").samples == 0, "which is left out and counted, and not called cut"
+    content[40:44] = (2 * len(wave) + 44).to_bytes(4, "little")
+    assert SoundFile(bytes(content), "row 1").samples == len(wave), "a head that counts itself"
+    content[40:44] = (2 * len(wave)).to_bytes(4, "little")
+    behind = bytes(content) + b"LIST" + (400).to_bytes(4, "little") + bytes(30)
+    assert SoundFile(behind, "row 1").samples == len(wave), "the sound is whole; what is said of it was cut"
+
+
+def test_a_cut_file_of_a_table_is_named_before_training(tmp_path: Path) -> None:
+    from tests.tasks.tones import write_tones
+    from transformula import train
+
+    write_tones(tmp_path, 12)
+    (tmp_path / "7.wav").write_bytes((tmp_path / "7.wav").read_bytes()[:1500])
+    how = {"data": str(tmp_path / "tones.tsv"), "split": 0.2, "steps": 1, "depth": 1, "width": 16, "heads": 2}
+    with pytest.raises(DataError, match=r"7\.wav, named at .*tones\.tsv:9: was cut"):
+        train("pre-norm", task="speech-recognition", **how)
+
+
 def test_a_head_that_says_years_and_numbers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sound(tmp_path / "a.wav", tones("abc"))
     monkeypatch.setattr("transformula.data.sound.MAX_SECONDS", 0.1)

@@ -23,6 +23,7 @@ from ..cost.words import duration
 from ..errors import DataError, did_you_mean
 from ..extras import need
 from .lines import check_regular, lines_of, near_files
+from .sound_heads import is_cut, sizes_said
 
 SOUNDS = frozenset(["wav", "flac", "ogg", "oga", "opus", "mp3", "aif", "aiff", "au", "caf"])  # extensions
 RATE = 16_000  # samples a second, where nothing else is asked for
@@ -30,6 +31,7 @@ MAX_SECONDS = 6 * 3600  # of a sound: a small file can say that it is of any len
 LOBES, ROLL_OFF = 24, 0.96  # of the filter of `resampled`: zero crossings on each side, and its limit
 MOST_PHASES = 512  # places between samples, up to which all are filtered at once
 CLIPS = "clips"  # where Common Voice has its sound
+REMEDY = "copy it again, or take the row out"  # of damaged files
 TRANSCRIPTS = ".trans.txt"  # the ending of LibriSpeech's transcripts
 
 
@@ -86,12 +88,16 @@ class SoundFile:
         return f"{self.file}{named}" if isinstance(self.file, Path) else self.place
 
     def _check(self) -> None:
-        """Raise DataError for a file that is not there, is none, or is empty."""
+        """Raise DataError for a file that is not there, is none, is empty, or ends before what its head says."""
         if isinstance(self.file, Path) and not self.file.exists():
             raise DataError(f"{self.where}: there is no such file of sound;{did_you_mean(near_files(self.file))}")
         size = check_regular(self.file) if isinstance(self.file, Path) else len(self.file)
         if size == 0:
-            raise DataError(f"{self.where}: is empty, a file of 0 bytes; copy it again, or take the row out")
+            raise DataError(f"{self.where}: is empty, a file of 0 bytes; {REMEDY}")
+        sizes = sizes_said(self.file)
+        if sizes is not None and is_cut(*sizes):
+            what = f"was cut: its head says {sizes[0]:,} bytes of sound, and {max(sizes[1], 0):,} are there"
+            raise DataError(f"{self.where}: {what}; {REMEDY}")
 
     def _opened(self, read: Callable[[Any, Any], Any]) -> Any:
         """What `read(soundfile, file)` gives. Raises DataError, MissingExtra."""
@@ -103,8 +109,7 @@ class SoundFile:
             raise
         except Exception as error:  # libsndfile's readers of damaged files raise several kinds
             reason = str(error).rpartition(": ")[2].strip().rstrip(".")[:120]
-            remedy = "copy it again, or take the row out"
-            raise DataError(f"{self.where}: the sound cannot be decoded ({reason}); {remedy}") from None
+            raise DataError(f"{self.where}: the sound cannot be decoded ({reason}); {REMEDY}") from None
 
 
 def sound_of(value: Any, place: str, folder: Path) -> Tensor | SoundFile:
