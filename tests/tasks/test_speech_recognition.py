@@ -21,6 +21,8 @@ from transformula.interop.folder import save_model
 from transformula.tasks.base import tasks
 from transformula.tasks.speech_recognition import SpeechRecognition, most_frequent, spelled
 from transformula.tasks.transcripts import places_of
+from transformula.tasks.verb import TranscribeSettings
+from transformula.tasks.window_report import windows_beside_whole
 
 BEFORES = {
     "frames and strides": "x = conv.two(gelu(conv.one(logmel(audio, 40), 3, width, stride=2)), 3, stride=3)",
@@ -113,6 +115,42 @@ def test_windows_are_the_whole_for_a_model_that_sees_no_further(data: Path) -> N
     torn = kind.predict([model.module], [sound.repeat(4)], kind.settings(window=0.5, window_overlap=0.0))[0][0]
     sewn = kind.predict([model.module], [sound.repeat(4)], kind.settings(window=0.5, window_overlap=0.2))[0][0]
     assert abs(torn.score - sewn.score) > 1e-6, "without an overlap the edges of windows would be heard"
+
+
+def test_an_evaluation_says_what_windows_change(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """This model attends: nothing but a measurement bounds what windows change."""
+    found = evaluate(run, window=0.5, window_overlap=0.25)
+    windows, plain = found.data["windows"], evaluate(run).data
+    assert 0 < windows["sounds"] <= windows["of"] and windows["positions"] > 3 * windows["sounds"]
+    assert windows["differ"] <= 2.5, "percent, and no word is another; a quarter of it is found"
+    assert windows["word_error_rate"]["windows"] == windows["word_error_rate"]["whole"]
+    torn = evaluate(run, window=0.5, window_overlap=0.0).data["windows"]
+    assert torn["differ"] > max(2.5, windows["differ"]), "windows that share nothing"
+    assert windows["word_error_rate"]["whole"] == pytest.approx(plain["scores"]["word error rate"]["score"])
+    assert "windows" not in plain
+    whole = evaluate(run, window=60.0).data["windows"]
+    assert whole["sounds"] == whole["positions"] == whole["differ"] == 0
+    assert main(["evaluate", str(run), "--window", "0.5"]) == 0
+    assert re.search(r"windows of 0.5 s: \d+ of \d+ sounds are longer; of their \d+ positions", capsys.readouterr().out)
+    for how, said in {("--window-overlap", "0.2"): "none are chosen; add window", ("--window", "0.1"): "window",
+                      ("--window", "2", "--window-overlap", "1.5"): "more than half of window"}.items():  # fmt: skip
+        assert main(["evaluate", str(run), *how]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("layer", "bound"), [(FINITE["layer"], 0), ("pre-norm", 100)])
+def test_windows_change_nothing_for_a_model_that_sees_no_further(layer: str, bound: int, data: Path) -> None:
+    model = model_for(made(data), layer=layer, before=BEFORES["samples"])
+    places = places_of(model.architecture)
+    assert places is not None
+    task = made(data, {"first_sample": places[0], "samples_a_position": places[1]})
+    settings = TranscribeSettings(window=0.5, window_overlap=0.25)
+    found = windows_beside_whole(task.data.kind, [model.module.eval()], task.data.validation.records, settings)
+    assert found.sounds[0] > 3 and found.positions > 50
+    assert found.share <= bound and (found.share > 0) == (bound > 0)
+    torn = TranscribeSettings(window=0.5, window_overlap=0.0)
+    at_edges = windows_beside_whole(task.data.kind, [model.module.eval()], task.data.validation.records, torn)
+    assert at_edges.share > 0, "windows that share nothing are heard at their edges"
 
 
 def test_windows_say_every_position_once(data: Path) -> None:

@@ -54,9 +54,9 @@ class RowEvaluation(ScoredRowSettings):
     """How a trained model is scored, and how the rows of --data are read: by default as in training."""
 
 
-def evaluation_of(settings: type[Settings], *columns: str) -> type[RowEvaluation]:
-    """`RowEvaluation` with the settings of a task that name columns."""
-    fields: dict[str, Any] = {}
+def evaluation_of(settings: type[Settings], *columns: str, **more: Any) -> type[RowEvaluation]:
+    """`RowEvaluation` with the settings of a task that name columns, and `more` fields, as `create_model` has them."""
+    fields: dict[str, Any] = dict(more)
     for name in columns:
         about = str(settings.model_fields[name].description).partition(";")[0]
         fields[name] = (str | None, Field(None, description=f"{about}, in --data; by default as in training"))

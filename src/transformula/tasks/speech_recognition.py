@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import regex
@@ -20,13 +21,14 @@ from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, setting
 from ..language.graph import Architecture
-from .base import EVALUATION_COST, Batch, outputs_in_words, task
+from .base import EVALUATION_COST, Batch, Progress, outputs_in_words, task
 from .ctc import ctc_nats, positions_needed, real_positions
 from .label_spelling import some_in_words
 from .rows import RowReader, RowTask, evaluation_of
 from .scores.baselines import constant
 from .scores.edits import by_speaker_table, character_error_rate, word_error_rate
 from .scores.measured import Measured, ReportPart
+from .scores.report import ScoreReport
 from .sounds import (
     SoundSettings,
     by_speaker,
@@ -37,8 +39,10 @@ from .sounds import (
     sound_rows,
     vary,
 )
+from .trained import Trained
 from .transcripts import SpeechRecognizer, Transcript, places_of
 from .verb import TranscribeSettings, Verb
+from .window_report import WINDOW_FIELDS, asked_windows, windows_of
 
 TEXTS = ("text", "transcript", "transcription", "sentence", "normalized_text")  # usual names of columns
 FIRST, STEP = "first_sample", "samples_a_position"  # among a task's numbers: where the positions of an output stand
@@ -150,7 +154,7 @@ class SpeechRecognition(RowTask):
     unit = "sounds"
     sequences = 32
     settings = SpeechSettings
-    evaluation = evaluation_of(SpeechSettings, "audio", "text", "speaker")
+    evaluation = evaluation_of(SpeechSettings, "audio", "text", "speaker", **WINDOW_FIELDS)
     measures = ("loss", "word_error_rate", "character_error_rate")
     lower = frozenset(measures[1:])
     score = "word_error_rate"
@@ -222,3 +226,15 @@ the time of each word. Long files are read in windows.""",
     def measure(cls, answers: Sequence[Transcript], records: Sequence[Record]) -> list[Measured]:
         texts, right = [each.text for each in answers], [str(row["text"]) for row in records]
         return [word_error_rate(texts, right), character_error_rate(texts, right)]
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: Any, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> ScoreReport:
+        """Scores, and what windows change where `window` is given."""
+        asked, rest = asked_windows(given)
+        found = super().report(trained, data, rest, progress)
+        if asked is None:
+            return found
+        windows = windows_of(cls, trained, data, cls.evaluation.read(rest), asked, progress)
+        return replace(found, parts=[*found.parts, windows])

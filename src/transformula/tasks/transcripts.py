@@ -98,6 +98,13 @@ class SpeechRecognizer(OfSounds, RowPredictor):
     ) -> Sequence[Sequence[Answer]]:
         """Several models answer by the mean of their logits. Of a long sound each window says the positions in its
         middle."""
+        return self.answers(inputs, self.heard(models, inputs, settings, progress), settings)
+
+    def heard(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: TranscribeSettings,
+        progress: Progress | None = None,
+    ) -> list[Tensor]:  # fmt: skip
+        """The mean logits of the models for each sound, (positions, symbols), joined where it is read in windows."""
         rows = [row for row in self.encode(inputs) if isinstance(row, SoundRow)]
         spans = [self.windows(row.samples, settings) for row in rows]
         pieces: list[EncodedRow] = []
@@ -108,11 +115,10 @@ class SpeechRecognizer(OfSounds, RowPredictor):
                 cut = row if whole is None else SoundRow(whole[start * self.step : last], self.rate)
                 pieces.append(cut)
         made = iter(self.outputs(models, pieces, progress))
-        joined = [
+        return [
             torch.cat([next(made)[kept - start : last - start] for start, _, kept, last in windows])
             for windows in spans
         ]
-        return self.answers(inputs, joined, settings)
 
     def windows(self, samples: int, settings: TranscribeSettings) -> list[tuple[int, int, int, int]]:
         """Windows of a sound of so many samples, each from one position to before another, with those that it says."""
