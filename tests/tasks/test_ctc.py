@@ -114,10 +114,11 @@ def test_a_search_knows_more_than_the_best_path() -> None:
 
 
 def test_what_is_favored_is_found(logs: np.ndarray) -> None:
-    """A model of texts counts at each symbol, once for each text."""
-    known, favors = by_text(logs), np.array([0.0, -0.5, 0.7])
-    expected = {text: value + sum(favors[list(text)]) for text, value in known.items()}
-    assert dict(search(logs, 1000, lambda beginning: favors)) == pytest.approx(expected, abs=1e-9)
+    """A model of texts counts at each symbol and at the end, once for each text."""
+    known, favors = by_text(logs), [0.3, -0.5, 0.7]
+    expected = {text: value + sum(favors[symbol] for symbol in (*text, BLANK)) for text, value in known.items()}
+    found = search(logs, 1000, lambda beginnings: [favors[beginning[-1]] for beginning in beginnings])
+    assert dict(found) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("first", "step"), [(159, 160), (159, 640), (0, 1), (399, 320)])

@@ -177,6 +177,7 @@ def predict(
 
     if bad_rows not in (None, "stop", "skip"):
         raise InputError(f"bad_rows: {bad_rows!r:.40} is neither 'stop' nor 'skip'")
+    settings = with_guides(predictor, settings)
     one = predictor.is_one(source)
     if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
         raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
@@ -218,6 +219,8 @@ def stream(
     at a time: later ones are not waited for. Where bad rows are skipped, their answers are `Unanswered`; raises the
     error of the first if all are."""
 
+    settings = with_guides(predictor, settings)
+
     def ask(some: Sequence[Any]) -> Sequence[Sequence[Answer]]:
         begun: dict[str, Any] = {} if prefix is None else {"prefixes": [prefix] * len(some)}
         return predictor.predict(modules, predictor.opened(some), settings, **begun)
@@ -233,6 +236,25 @@ def stream(
             first, size = first + size, min(2 * size, MAX_PIECE)
     if first_bad is not None and not good:
         raise first_bad
+
+
+def with_guides(predictor: Predictor, settings: Settings) -> Settings:
+    """The same settings, with the models that some of them name in place of the names. Raises InputError,
+    CheckpointError."""
+    named = {key: getattr(settings, key) for key in predictor.guides}
+    opened = {key: guiding_model(name) for key, name in named.items() if name is not None}
+    return settings.model_copy(update=opened) if opened else settings
+
+
+def guiding_model(name: str) -> Any:
+    """The model of a run or a folder, which guides the answers of another."""
+    from ..interop.folder import load_model
+    from ..tasks.text_guide import GuidingModel
+
+    folder = model_folder(name)
+    module, architecture = load_model(folder)
+    predictor = checked_tables(predictor_in(folder, architecture), architecture, folder)
+    return GuidingModel(name, module, predictor, architecture)
 
 
 class Unanswered(list[Any]):

@@ -54,6 +54,9 @@ def options_of(predictor: Predictor, given: Mapping[str, Any], settings: ServeSe
     among = getattr(options, "among", None)
     if isinstance(among, str):
         raise InputError("settings: among is a list of texts here, not the name of a file")
+    for name in ("ngrams", *predictor.guides):
+        if getattr(options, name, None) is not None:
+            raise InputError(f"settings: {name} names what lies on the server, which no client chooses")
     for form in ("json_schema", "grammar"):
         if getattr(options, form, None) is not None:
             raise InputError(f"settings: {form} is the response_format of /v1/completions and /v1/chat/completions")

@@ -20,6 +20,7 @@ UNLIKELY = -8.0  # natural logarithm: symbols less probable than this are not lo
 NEVER = -math.inf
 
 Prefix = tuple[int, ...]
+Favor = Callable[[Sequence[Prefix]], Sequence[float]]
 
 
 def ctc_nats(logits: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
@@ -76,18 +77,16 @@ def align(logs: np.ndarray, ids: Sequence[int]) -> list[tuple[int, int]]:
     return [(held[number][0], held[number][-1]) for number in range(len(ids))]
 
 
-def search(
-    logs: np.ndarray, beam: int, favor: Callable[[Prefix], np.ndarray] | None = None
-) -> list[tuple[Prefix, float]]:
+def search(logs: np.ndarray, beam: int, favor: Favor | None = None) -> list[tuple[Prefix, float]]:
     """The most probable texts, best first, with the logarithms of their probabilities, by a search that keeps `beam`
     beginnings at each position (Hannun et al. 2014).
 
     logs   (positions, symbols)
-    favor  of a beginning: what each further symbol adds to the logarithm, (symbols,), such as a language model's
+    favor  of beginnings: what the last symbol of each adds to the logarithm, such as a language model's; at the end it
+           is asked for each text with the blank behind it, which stands for the end
     """
     kept: dict[Prefix, tuple[float, float]] = {(): (0.0, NEVER)}  # ends in a blank, ends in its last symbol
     added: dict[Prefix, float] = {(): 0.0}
-    known: dict[Prefix, np.ndarray] = {}
     for row in logs:
         likely = [int(n) for n in np.flatnonzero(row > max(UNLIKELY, row.max() + UNLIKELY)) if n != BLANK]
         new: dict[Prefix, list[float]] = {}
@@ -97,19 +96,24 @@ def search(
             if prefix:
                 add(new, prefix, 1, own + float(row[last]))
             for symbol in likely:
-                longer = (*prefix, symbol)
-                add(new, longer, 1, (blank if symbol == last else whole) + float(row[symbol]))
-                if favor is not None and longer not in added:
-                    if prefix not in known:
-                        known[prefix] = favor(prefix)
-                    added[longer] = added[prefix] + float(known[prefix][symbol])
+                add(new, (*prefix, symbol), 1, (blank if symbol == last else whole) + float(row[symbol]))
+        if favor is not None:
+            favored(added, [prefix for prefix in new if prefix not in added], favor)
         scored = {prefix: float(np.logaddexp(one, two)) + added.get(prefix, 0.0) for prefix, (one, two) in new.items()}
         best = sorted(scored, key=lambda prefix: (-scored[prefix], prefix))[:beam]
         kept = {prefix: (new[prefix][0], new[prefix][1]) for prefix in best}
         added = {prefix: added.get(prefix, 0.0) for prefix in best}
-        known = {prefix: each for prefix, each in known.items() if prefix in kept}
-    ends = [(prefix, float(np.logaddexp(pair[0], pair[1])) + added[prefix]) for prefix, pair in kept.items()]
+    closing = dict.fromkeys(kept, 0.0)
+    if favor is not None:
+        closing = dict(zip(kept, favor([(*prefix, BLANK) for prefix in kept]), strict=True))
+    ends = [(text, float(np.logaddexp(*pair)) + added[text] + closing[text]) for text, pair in kept.items()]
     return sorted(ends, key=lambda end: (-end[1], end[0]))
+
+
+def favored(added: dict[Prefix, float], longer: Sequence[Prefix], favor: Favor) -> None:
+    """Add to what has been added to beginnings that of longer ones."""
+    for prefix, value in zip(longer, favor(longer) if longer else (), strict=True):
+        added[prefix] = added[prefix[:-1]] + value
 
 
 def add(new: dict[Prefix, list[float]], prefix: Prefix, side: int, value: float) -> None:

@@ -210,21 +210,24 @@ def cached_byte_ngrams(name: str, training: Sequence[str], validation: Sequence[
     return {int(order): float(nats[order]) for order in sorted(nats)}
 
 
-def favor_of(path: str, symbols: Sequence[str], weight: float) -> Callable[[Sequence[int]], np.ndarray]:
-    """What n-grams of the lines of a file say of the symbol that comes after others, numbered from 1: `weight` times
-    log P, (symbols + 1,); 0 of the blank. A line begins after a zero byte. Raises DataError for an empty file."""
+def favor_of(path: str, symbols: Sequence[str], weight: float) -> Callable[[Sequence[Sequence[int]]], list[float]]:
+    """What n-grams of the lines of a file say of the last symbol of beginnings, numbered from 1: `weight` times log P;
+    0 stands for the end. A line stands between zero bytes. Raises DataError for an empty file."""
     lines = [" ".join(text.split()) for _, text in lines_of(Path(path).expanduser())]
     text = "\0".join(line for line in lines if line).encode()
     if not text:
         raise DataError("has no texts whose n-grams could be counted", path=path)
     counted = KneserNey(b"\0" + text + b"\0")
-    spelled = [symbol.encode() for symbol in symbols]
+    spelled = [b"\0", *(symbol.encode() for symbol in symbols)]
+    known: dict[tuple[int, ...], float] = {}
 
-    def favor(beginning: Sequence[int]) -> np.ndarray:
-        before = b"\0" + b"".join(spelled[number - 1] for number in beginning[-MAX_ORDER:])
-        sizes = [len(symbol) for symbol in spelled]
-        grams = np.concatenate([grams_of(before + symbol)[-len(symbol) :] for symbol in spelled])
-        logs = np.log(counted.probabilities(grams, (MAX_ORDER,))[MAX_ORDER])
-        return weight * np.concatenate([[0.0], np.add.reduceat(logs, np.cumsum([0, *sizes[:-1]]))])
+    def favor(beginnings: Sequence[Sequence[int]]) -> list[float]:
+        ends = [tuple(beginning[-MAX_ORDER - 1 :]) for beginning in beginnings]
+        new = [end for end in dict.fromkeys(ends) if end not in known]
+        for end in new:
+            grams = grams_of(b"\0" + b"".join(spelled[number] for number in end))
+            last = grams[len(grams) - len(spelled[end[-1]]) :]
+            known[end] = weight * float(np.log(counted.probabilities(last, (MAX_ORDER,))[MAX_ORDER]).sum())
+        return [known[end] for end in ends]
 
     return favor

@@ -121,10 +121,12 @@ class Predictor(ABC):
     tokenizer  of what it reads, or of what it writes where that is another; None where it has none
     named      the fields that say what rows of a model's tables and outputs stand for, beside the tokenizer, by the
                number of its text that says how many there are: {"classes": "labels"}
+    guides     the settings that name another model, which is opened before `predict`: a `GuidingModel` in its place
     """
 
     name: ClassVar[str]
     settings: ClassVar[type[Settings]] = Settings
+    guides: ClassVar[tuple[str, ...]] = ()
     method: ClassVar[str] = "predict"
     named: ClassVar[Mapping[str, str]] = {}
     reads: ClassVar[Literal["texts", "pictures", "both", "sounds"]] = "texts"

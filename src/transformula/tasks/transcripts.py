@@ -18,11 +18,12 @@ from ..language.graph import Architecture
 from ..model.dataflow import description
 from ..structured import load_json
 from .base import Progress
-from .ctc import BLANK, align, best_path, positions_of_samples, search
+from .ctc import BLANK, Favor, align, best_path, positions_of_samples, search
 from .ngram import favor_of
 from .predictor import Answer, OfOthers, predictor
 from .row_predictor import EncodedRow, RowPredictor
 from .sounds import OfSounds, SoundRow, heard_by_others
+from .text_guide import TextGuide
 from .verb import TranscribeSettings
 
 VOCABULARY, DELIMITER = "vocab.json", "|"  # of folders of transformers, and what stands there between words
@@ -69,6 +70,7 @@ class SpeechRecognizer(OfSounds, RowPredictor):
     normalized: bool = field(default=False, kw_only=True)
 
     settings = TranscribeSettings
+    guides = ("lm",)
     verb = "transcribe"
     named = {"vocab": "symbols"}
 
@@ -135,9 +137,11 @@ class SpeechRecognizer(OfSounds, RowPredictor):
         return [(start, end, *said) for (start, _), end, said in zip(spans, ends, pairwise(edges), strict=True)]
 
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Transcript]]:
-        favor = None
+        favor: Favor | None = None
         if settings.ngrams is not None:
             favor = favor_of(settings.ngrams, self.symbols, settings.ngram_weight)
+        if settings.lm is not None:
+            favor = TextGuide(settings.lm, self.symbols, settings.lm_weight)
         found = []
         for row, output in zip(self.encode(inputs), outputs, strict=True):
             real = self.positions(row.samples) if isinstance(row, SoundRow) else len(output)

@@ -61,6 +61,13 @@ class TranscribeSettings(BestSettings):
     ngram_weight: float = Field(
         0.5, ge=0, le=10, description="what the n-grams count for, beside what is heard (needs ngrams)"
     )
+    lm: str | None = Field(
+        None, min_length=1, description="a language model, by its run or folder, that guides a search with a beam, word"
+        " by word",
+    )  # fmt: skip
+    lm_weight: float = Field(
+        0.5, ge=0, le=10, description="what the language model counts for, beside what is heard (needs lm)"
+    )
     window: float | None = Field(
         None, ge=0.5, le=3600, description="seconds of a sound that are read at once; longer ones are read in windows"
         " that overlap; by default as long as the longest sound of training",
@@ -73,8 +80,12 @@ class TranscribeSettings(BestSettings):
     def _agree(self) -> Self:
         if self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best} is more than beam {self.beam}: ask for a beam as large")
-        if self.ngrams is not None and self.beam == 1:
-            raise ValueError("ngrams guide a search, and beam is 1, the best path alone: ask for a beam of 8 or more")
+        for name, guide in (("ngrams", self.ngrams), ("lm", self.lm)):
+            if guide is not None and self.beam == 1:
+                what = f"{name} guides a search, and beam is 1, the best path alone"
+                raise ValueError(f"{what}: ask for a beam of 8 or more")
+        if self.ngrams is not None and self.lm is not None:
+            raise ValueError("ngrams and lm both say what is likely to be said: leave one of them out")
         if self.window_overlap and self.window and self.window_overlap > self.window / 2:
             shared = f"{self.window_overlap:g} is more than half of window, {self.window:g} seconds"
             raise ValueError(f"window_overlap {shared}")

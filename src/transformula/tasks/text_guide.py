@@ -1,0 +1,158 @@
+"""A language model that guides a search by CTC: what is heard, and what is likely to be said.
+
+    score(text) = log P(text | sound) + weight log P(text)
+
+The texts are those of the model: between two of its marks, the end of a document or a new line, whichever it says more
+often behind a letter. A word counts as soon as the blank behind it is searched, the last one and the mark at the end of
+the sound, so that the model may have tokens of any kind. What the model has said of a word is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, setting
+from ..generation.steps import device_of, logits_of, pad_ids
+from ..language.graph import Architecture
+from ..model.transformer import evaluating
+from ..tokenizers.base import Tokenizer
+from .ctc import BLANK, Prefix
+from .predictor import Predictor
+from .writing import TextGenerator
+
+ROWS = 64  # of texts that the model reads at once
+CONTEXT = 256  # tokens that it reads at most, where its text says no context
+
+
+@dataclass(frozen=True)
+class GuidingModel:
+    """A model that a setting names: as it was called, its module, what it does, its text."""
+
+    named: str
+    module: nn.Module
+    predictor: Predictor | None
+    architecture: Architecture
+
+    def check_writes(self, symbols: Sequence[str]) -> Tokenizer:
+        """The tokenizer of a language model that knows these symbols. Raises InputError for any other."""
+        where, kind = setting("lm", self.named), self.predictor
+        if not isinstance(kind, TextGenerator):
+            does = f"its verb is {kind.verb}" if kind is not None and kind.verb else "it was trained for another task"
+            raise InputError(f"{where}: this is no language model, {does}; name one that goes on with texts")
+        if not set(self.architecture.inputs) <= {"tokens", "document"}:
+            raise InputError(f"{where}: it reads {', '.join(self.architecture.inputs)}, and there are texts alone")
+        missing = [sign for sign in symbols if len(sign) == 1 and not knows(kind.tokenizer, sign)]
+        if missing:
+            listed = "".join(missing[:20])
+            raise InputError(
+                f"{where}: it does not know {listed!r}, of the letters of the transcripts; train it on texts that are"
+                " spelled as these are, or with --tokenizer bytes"
+            )
+        return kind.tokenizer
+
+
+def knows(tokenizer: Tokenizer, sign: str) -> bool:
+    try:
+        ids = tokenizer.encode(sign)
+    except InputError:
+        return False
+    return tokenizer.unknown is None or tokenizer.unknown not in ids
+
+
+class NewWords(NamedTuple):
+    """Tokens of which those from `first` on count, and whether the text ends behind them."""
+
+    ids: tuple[int, ...]
+    first: int
+    ends: bool
+
+
+class TextGuide:
+    """What a language model adds to beginnings of a text as they grow: see `search` in ctc.py."""
+
+    def __init__(self, model: GuidingModel, symbols: Sequence[str], weight: float) -> None:
+        self.tokenizer, self.module = model.check_writes(symbols), model.module
+        self.symbols, self.weight = symbols, weight
+        self.most = int(model.architecture.numbers.get("context", CONTEXT))
+        self.reads_document = "document" in model.architecture.inputs
+        self.said: dict[tuple[str, str, bool], float] = {}
+        self.opening, self.ends = self.marks(model.named)
+
+    def marks(self, named: str) -> tuple[tuple[int, ...], list[int]]:
+        """The tokens before a text, and those each of which ends it. Raises InputError where there are none."""
+        tokenizer = self.tokenizer
+        opening, ends = tokenizer.marks.opening, sorted(tokenizer.ends)
+        known = [(opening, ends)] if opening and ends else []
+        if knows(tokenizer, "\n") and len(line := tokenizer.encode("\n")) == 1:
+            known.append(((line[0],), line))
+        if not known:
+            where = setting("lm", named)
+            raise InputError(f"{where}: it has neither an end of documents nor a new line, between which texts stand")
+        if len(known) == 1:
+            return known[0]
+        letters = [tuple(ids) for sign in self.symbols if sign.strip() and (ids := tokenizer.encode(sign))]
+        behind = torch.cat([row[-1:] for row in self.logs(letters)]).exp().mean(0)
+        return max(known, key=lambda marks: float(behind[marks[1]].sum()))
+
+    def __call__(self, beginnings: Sequence[Prefix]) -> list[float]:
+        """weight log P of the word that ends where a beginning does, 0 where none does; a blank symbol at its end is
+        the end of the text."""
+        wanted = [self.word(beginning) for beginning in beginnings]
+        new = list(dict.fromkeys(each for each in wanted if each is not None and each not in self.said))
+        for start in range(0, len(new), ROWS):
+            some = new[start : start + ROWS]
+            self.said.update(zip(some, self.nats([self.asked(*each) for each in some]), strict=True))
+        return [0.0 if each is None else -self.weight * self.said[each] for each in wanted]
+
+    def word(self, beginning: Prefix) -> tuple[str, str, bool] | None:
+        """The words before the last one, all of them, and whether the text ends there; None within a word."""
+        ends = beginning[-1] == BLANK
+        text = "".join(self.symbols[number - 1] for number in beginning if number != BLANK)
+        if not ends and not text[-1:].isspace():
+            return None
+        words = text.split()
+        if not ends and text[:-1] != text[:-1].rstrip():  # the word before several blanks has counted
+            return None
+        if not words and not ends:
+            return None
+        last = [] if ends and text and text[-1].isspace() else words[-1:]
+        return " ".join(words[: len(words) - len(last)]), " ".join(words), ends
+
+    def asked(self, before: str, after: str, ends: bool) -> NewWords:
+        """What of a text is new: the tokens behind those that it had."""
+        had, has = (self.tokenizer.encode(text) for text in (before, after))
+        alike = 0
+        while alike < min(len(had), len(has)) and had[alike] == has[alike]:
+            alike += 1
+        opening = self.opening if len(self.opening) + len(has) <= self.most else ()
+        left_out = 0 if opening else max(0, len(has) - self.most)
+        ids = (*opening, *has[left_out:])
+        return NewWords(ids, max(1, len(opening) + alike - left_out), ends)
+
+    def nats(self, texts: Sequence[NewWords]) -> list[float]:
+        """-log P of what is new in each text."""
+        found = []
+        for text, logs in zip(texts, self.logs([text.ids for text in texts]), strict=True):
+            places = torch.arange(text.first, len(text.ids))
+            ids = torch.tensor(text.ids)[text.first :]
+            total = -float(logs[places - 1, ids].double().sum())
+            if text.ends:
+                total -= float(logs[-1, self.ends].double().logsumexp(0))
+            found.append(total)
+        return found
+
+    def logs(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The logarithms of the probabilities of the token behind each of a text, (tokens, vocab) float32."""
+        view, device = evaluating(self.module), device_of(self.module)
+        tokens, lengths = pad_ids(texts, device)
+        given: dict[str, Any] = {"tokens": tokens}
+        if self.reads_document:
+            given["document"] = torch.zeros_like(tokens)
+        with torch.no_grad():
+            logits = logits_of(self.module, view(**given)).float().log_softmax(-1).cpu()
+        return [row[: len(text)] for row, text in zip(logits, texts, strict=True)]
