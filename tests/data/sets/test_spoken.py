@@ -11,6 +11,7 @@ import pytest
 from transformula.data.built_in import built_in_sets
 from transformula.data.records import read_records
 from transformula.data.sets import spoken
+from transformula.data.sets.spoken_sentences import ROWS, said_sentence, vocabulary
 from transformula.data.sound import RATE, SoundFile
 from transformula.data.splits import split_records
 from transformula.errors import DataError, MissingExtra
@@ -28,10 +29,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_program
-@pytest.mark.parametrize(("name", "field"), [("spoken-words", "label"), ("spoken-commands", "text")])
+@pytest.mark.parametrize(
+    ("name", "field"), [("spoken-words", "label"), ("spoken-commands", "text"), ("spoken-sentences", "text")]
+)
 def test_rows_are_sounds_with_what_is_said(name: str, field: str, cache: Path) -> None:
     rows = list(read_records(f"{name}:12", {"audio": "audio", field: field, "speaker": "speaker"}))
-    known = {*spoken.NAMES, *spoken.COMMANDS}
+    known = {*spoken.NAMES, *spoken.COMMANDS, *(vocabulary() if name == "spoken-sentences" else ())}
     for row in rows:
         assert set(str(row[field]).split()) <= known and row["speaker"] in spoken.SPEAKERS
         assert row.group == f"{name}, {row['speaker']}"
@@ -44,8 +47,8 @@ def test_rows_are_sounds_with_what_is_said(name: str, field: str, cache: Path) -
 
 @needs_program
 def test_a_row_is_a_function_of_its_number() -> None:
-    assert all(np.array_equal(spoken.speak(number, 4), spoken.speak(number, 4)) for number in (0, 7))
-    assert not np.array_equal(spoken.speak(0, 4), spoken.speak(1, 4))
+    once, again, other = (spoken.recorded(*spoken.said(number, 4)) for number in (7, 7, 0))
+    assert np.array_equal(once, again) and not np.array_equal(once, other)
 
 
 @needs_program
@@ -65,6 +68,18 @@ def test_no_speaker_is_on_two_sides() -> None:
     rows = [Record({"text": each.text}, group=each.speaker) for each in said]
     training, held = split_records(rows, 0.1)
     assert held and not {row.group for row in training} & {row.group for row in held}
+
+
+def test_neither_a_text_nor_a_speaker_of_the_sentences_is_on_two_sides() -> None:
+    from transformula.data.records import Record
+
+    assert len(vocabulary()) == 500 and all(word.isalpha() and word.islower() for word in vocabulary())
+    plan = [said_sentence(number)[0] for number in range(ROWS)]
+    assert len({each.text for each in plan}) == ROWS and sum(len(each.text.split()) for each in plan) > 7 * ROWS
+    assert {word for each in plan for word in each.text.split()} == {*vocabulary()}, "each word is said"
+    training, held = split_records([Record({"text": each.text}, group=each.speaker) for each in plan], 0.1)
+    assert 300 < len(held) < 700 and not {row.group for row in training} & {row.group for row in held}
+    assert not {row["text"] for row in training} & {row["text"] for row in held}
 
 
 def test_what_is_missing_or_misspelled_is_said(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

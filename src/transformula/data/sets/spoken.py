@@ -2,6 +2,7 @@
 
     spoken-words      a word, its label                      "seven"            by the speaker f3
     spoken-commands   one to four words, their transcript    "left two stop"    by the speaker m5
+    spoken-sentences  see spoken_sentences.py
 
 A row is a function of its number alone, and of the version of espeak-ng. All rows of a speaker stay on one side of a
 split: the voices of a test are heard nowhere in training. The sounds are kept in the cache, as flac.
@@ -13,6 +14,7 @@ import hashlib
 import io
 import shutil
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -57,33 +59,43 @@ class Spoken:
     pitch: int
 
 
+Say = Callable[[int], tuple[Spoken, np.random.Generator]]
+"""What a row of this number says, and what decides all that is left to chance in it."""
+
+
 def said(number: int, most: int) -> tuple[Spoken, np.random.Generator]:
     """What a row says, of up to `most` words, and what decides all that is left to chance in it."""
     random = np.random.default_rng([number, most, 11])
     words = [str(word) for word in random.choice([*NAMES, *COMMANDS], random.integers(1, most + 1))]
+    return voiced(" ".join(words), random), random
+
+
+def voiced(text: str, random: np.random.Generator) -> Spoken:
+    """A text, by a voice that is drawn."""
     speaker, accent = str(random.choice(SPEAKERS)), str(random.choice(ACCENTS))
     speed, pitch = (int(random.integers(*ends)) for ends in (SPEEDS, PITCHES))
-    return Spoken(" ".join(words), speaker, accent, speed, pitch), random
+    return Spoken(text, speaker, accent, speed, pitch)
 
 
 @built_in("spoken-words", ("audio", "label", "speaker"), needs=["soundfile"], grouped=True, sounds=True)
 def read_words(variant: str) -> Rows:
     """Sounds of a digit or a command each, with its name."""
-    return spoken_rows("spoken-words", variant, WORD_ROWS, 1)
+    return spoken_rows("spoken-words", variant, WORD_ROWS, 1, partial(said, most=1))
 
 
 @built_in("spoken-commands", ("audio", "text", "speaker"), needs=["soundfile"], grouped=True, sounds=True)
 def read_commands(variant: str) -> Rows:
     """Sounds of one to four digits and commands, with what is said."""
-    return spoken_rows("spoken-commands", variant, COMMAND_ROWS, MAX_WORDS)
+    return spoken_rows("spoken-commands", variant, COMMAND_ROWS, MAX_WORDS, partial(said, most=MAX_WORDS))
 
 
-def spoken_rows(name: str, variant: str, rows: int, most: int) -> Rows:
-    """The rows of a set; behind the colon of its name may stand how many. Raises DataError, MissingExtra."""
+def spoken_rows(name: str, variant: str, rows: int, what: object, say: Say) -> Rows:
+    """The rows of a set; behind the colon of its name may stand how many. `what` tells it from others. Raises
+    DataError, MissingExtra."""
     if variant and not (variant.isdecimal() and 1 <= int(variant) <= rows):
         raise DataError(f"{name}:{variant}: expected a number of rows from 1 to {rows:,}, or nothing: all of them")
-    plan = [said(number, most)[0] for number in range(int(variant or rows))]
-    folder = spoken_folder(name, len(plan), most)
+    plan = [say(number)[0] for number in range(int(variant or rows))]
+    folder = spoken_folder(name, len(plan), what, say)
     return Rows(
         (place, SoundFile(folder / f"{number}.flac", place), each.text, each.speaker)
         for number, each in enumerate(plan)
@@ -91,15 +103,15 @@ def spoken_rows(name: str, variant: str, rows: int, most: int) -> Rows:
     )
 
 
-def spoken_folder(name: str, rows: int, most: int) -> Path:
+def spoken_folder(name: str, rows: int, what: object, say: Say) -> Path:
     """Where the sounds lie, made if they are not there."""
     version = version_of(PROGRAM)
-    key = hashlib.sha256(repr((1, version, rows, most, SPEAKERS, ACCENTS)).encode()).hexdigest()[:32]
+    key = hashlib.sha256(repr((1, version, rows, what, SPEAKERS, ACCENTS)).encode()).hexdigest()[:32]
 
     def make(folder: Path) -> dict[str, Any]:
         library = need("soundfile", "reading sound")
         with ThreadPoolExecutor(cores()) as workers:
-            spoken = workers.map(partial(speak, most=most), range(rows))
+            spoken = workers.map(lambda number: recorded(*say(number)), range(rows))
             for number, wave in enumerate(spoken):
                 library.write(folder / f"{number}.flac", wave, RATE, subtype="PCM_16")
         return {"set": name, "rows": rows, "made_by": version}
@@ -114,13 +126,12 @@ def version_of(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def speak(number: int, most: int) -> np.ndarray:
+def recorded(row: Spoken, random: np.random.Generator) -> np.ndarray:
     """(samples,) float32: the sound of a row."""
     import torch
 
     from ..sound import resampled
 
-    row, random = said(number, most)
     how = ["-v", f"{row.accent}+{row.speaker}", "-s", str(row.speed), "-p", str(row.pitch)]
     made = subprocess.run([PROGRAM, *how, "--stdout", row.text], capture_output=True)
     if made.returncode or not made.stdout:
