@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from tests.tasks.tones import SMALL, tones, write_sound, write_tones
-from transformula import Model, train
+from transformula import Model, evaluate, train
 from transformula.api.inputs import guiding_model
 from transformula.cli import main
 from transformula.errors import InputError
 from transformula.tasks.ctc import BLANK, Prefix, search
 from transformula.tasks.ngram import MAX_ORDER, KneserNey, favor_of, grams_of
+from transformula.tasks.scores.edits import word_error_rate
+from transformula.tasks.speech_recognition import SpeechRecognition
 from transformula.tasks.text_guide import GuidingModel, TextGuide
 from transformula.tasks.writing import TextGenerator, generator_of
 from transformula.tokenizers.base import tokenizers
@@ -204,6 +206,29 @@ def test_the_verb_and_other_models(runs: Path, tmp_path: Path, capsys: pytest.Ca
     for said, arguments in mistakes.items():
         assert main(["transcribe", speech, sound, *arguments]) == 2, said
         assert said in capsys.readouterr().err
+
+
+def test_an_evaluation_says_what_a_search_changes(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"beam": 8, "lm": str(runs / "lm"), "lm_weight": 0.0}
+    without = evaluate(runs / "speech", **asked).data["asked_search"]
+    assert without["settings"] == asked and "asked_search" not in evaluate(runs / "speech").data
+    guided = evaluate(runs / "speech", **{**asked, "lm_weight": 10.0}).data["asked_search"]
+    scores = evaluate(runs / "speech").data["scores"]
+    for name in ("word error rate", "character error rate"):
+        key = name.replace(" ", "_")
+        assert without[key]["best_path"] == guided[key]["best_path"] == scores[name]["score"]
+    model, heard = Model.from_folder(runs / "speech"), {}
+    rows = SpeechRecognition.settings.read({"data": str(runs / "tones.tsv"), "split": 0.2})
+    task = SpeechRecognition.make(rows, {"first_sample": 159, "samples_a_position": 640}, inputs=("audio",), batch=8)
+    test = task.data.source.test
+    for weight in (0.0, 10.0):
+        texts = model.predict([row.held("audio").load() for row in test], **{**asked, "lm_weight": weight})
+        heard[weight] = word_error_rate(texts, [str(row["text"]) for row in test]).score
+    assert heard == {0.0: without["word_error_rate"]["searched"], 10.0: guided["word_error_rate"]["searched"]}
+    assert main(["evaluate", str(runs / "speech"), "--beam", "8", "--ngrams", str(runs / "lm.txt")]) == 0
+    assert "search: beam 8, ngrams" in capsys.readouterr().out
+    assert main(["evaluate", str(runs / "speech"), "--lm", str(runs / "lm")]) == 2
+    assert "lm guides a search, and beam is 1" in capsys.readouterr().err
 
 
 def test_a_guide_reads_nothing_but_texts(runs: Path) -> None:

@@ -240,6 +240,7 @@ def evaluate(
     from ..engine import products_with
     from ..tasks.base import tasks
     from ..tasks.trained import Trained
+    from .inputs import with_guides
 
     set_threads(threads)
     import_packages(use)
@@ -262,8 +263,9 @@ def evaluate(
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
     frozen = partial(frozen_model, use=use, device=device)
     trained = Trained(
-        str(run), folder, model.architecture, modules, numbers, recorded, lost, kind=model.predictor, refer=frozen
-    )
+        str(run), folder, model.architecture, modules, numbers, recorded, lost, kind=model.predictor, refer=frozen,
+        guided=with_guides,
+    )  # fmt: skip
     if "weights" in kind.evaluation.model_fields:
         settings["weights"] = weights
     with products_with(weights, *modules):

@@ -21,6 +21,7 @@ from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, setting
 from ..language.graph import Architecture
+from .asked_search import ASKED_FIELDS, asked_of, reports_of
 from .base import EVALUATION_COST, Batch, Progress, outputs_in_words, task
 from .ctc import ctc_nats, positions_needed, real_positions
 from .label_spelling import some_in_words
@@ -42,7 +43,6 @@ from .sounds import (
 from .trained import Trained
 from .transcripts import SpeechRecognizer, Transcript, places_of
 from .verb import TranscribeSettings, Verb
-from .window_report import WINDOW_FIELDS, asked_windows, windows_of
 
 TEXTS = ("text", "transcript", "transcription", "sentence", "normalized_text")  # usual names of columns
 FIRST, STEP = "first_sample", "samples_a_position"  # among a task's numbers: where the positions of an output stand
@@ -154,7 +154,7 @@ class SpeechRecognition(RowTask):
     unit = "sounds"
     sequences = 32
     settings = SpeechSettings
-    evaluation = evaluation_of(SpeechSettings, "audio", "text", "speaker", **WINDOW_FIELDS)
+    evaluation = evaluation_of(SpeechSettings, "audio", "text", "speaker", **ASKED_FIELDS)
     measures = ("loss", "word_error_rate", "character_error_rate")
     lower = frozenset(measures[1:])
     score = "word_error_rate"
@@ -232,10 +232,10 @@ the time of each word. Long files are read in windows.""",
     def report(
         cls, trained: Trained, data: Any, given: Mapping[str, Any], progress: Progress | None = None
     ) -> ScoreReport:
-        """Scores, and what windows change where `window` is given."""
-        asked, rest = asked_windows(given)
+        """Scores, and what a search or windows change where settings of the verb are given."""
+        asked, rest = asked_of(given)
         found = super().report(trained, data, rest, progress)
-        if asked is None:
+        if not asked:
             return found
-        windows = windows_of(cls, trained, data, cls.evaluation.read(rest), asked, progress)
-        return replace(found, parts=[*found.parts, windows])
+        parts = reports_of(cls, trained, data, cls.evaluation.read(rest), asked, progress)
+        return replace(found, parts=[*found.parts, *parts])

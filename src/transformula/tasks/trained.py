@@ -54,6 +54,7 @@ class Trained:
     told      what is to be known of what is scored
     kind      its predictor; None: the folder holds it
     refer     opens a frozen model to compare with, by what a person calls it
+    guided    (predictor, settings of its verb) -> these, with the models that they name opened
     """
 
     name: str
@@ -66,6 +67,7 @@ class Trained:
     told: list[str] = field(default_factory=list)
     kind: Any = None
     refer: Any = None
+    guided: Any = None
 
     seen: ClassVar[str] = (
         "the scores say how well it is known, and nothing of other data; the baselines have learned it, too"

@@ -8,32 +8,20 @@ that attends nothing bounds it but a measurement, such as this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
 from torch import Tensor
 
 from ..cost.words import table
 from ..data.records import Record
-from ..errors import ConfigError
 from .base import Progress
 from .scores.edits import character_error_rate, word_error_rate
 from .scores.measured import Measured, ReportPart
 from .sounds import sound_rows
-from .trained import Trained
 from .transcripts import SpeechRecognizer
 from .verb import TranscribeSettings
-from .writing import load_predictor
-
-WINDOW_FIELDS: dict[str, Any] = {
-    name: (float | None, Field(None, description=about))
-    for name, about in (
-        ("window", "seconds of a window: also read longer sounds in windows, and say how much that changes"),
-        ("window_overlap", "seconds that two windows share; by default a third of a window, and at most 4"),
-    )
-}  # of an evaluation
 
 
 @dataclass(frozen=True)
@@ -77,25 +65,6 @@ class WindowReport(ReportPart):
         return "\n".join([f"{head}; {said}", *table(lines)])
 
 
-def asked_windows(given: Mapping[str, Any]) -> tuple[TranscribeSettings | None, dict[str, Any]]:
-    """The windows that the settings of an evaluation ask for, and the other settings. Raises ConfigError."""
-    asked = {key: given[key] for key in WINDOW_FIELDS if given.get(key) is not None}
-    rest = {key: value for key, value in given.items() if key not in WINDOW_FIELDS}
-    if asked and "window" not in asked:
-        raise ConfigError(["window_overlap: is of windows, and none are chosen; add window, or leave it out"])
-    return TranscribeSettings.read(asked) if asked else None, rest
-
-
-def windows_of(
-    task: Any, trained: Trained, data: Any, evaluation: Any, asked: TranscribeSettings, progress: Progress | None
-) -> WindowReport:
-    """What windows change for the rows that a task's evaluation scores."""
-    settings = task.settings.read(trained.settings_of(task.settings))
-    records, _, _ = trained.rows_to_score(task.reader, settings, data, evaluation.model_dump(exclude_unset=True))
-    kind: Any = trained.kind or load_predictor(trained.folder)
-    return windows_beside_whole(kind, trained.modules, records, asked, progress)
-
-
 def windows_beside_whole(
     kind: SpeechRecognizer, models: Sequence[Any], records: Sequence[Record], settings: TranscribeSettings,
     progress: Progress | None = None,
@@ -109,7 +78,7 @@ def windows_beside_whole(
     for place in cut:
         one, other = (best_symbols(kind, each[place], samples[place]) for each in heard)
         differ, positions = differ + int((one != other).sum()), positions + len(one)
-    scores = [error_rates(kind, records, each) for each in heard]
+    scores = [error_rates(kind, records, each, TranscribeSettings()) for each in heard]
     rates = {one.name: (one.score, other.score) for one, other in zip(*scores, strict=True)}
     return WindowReport(settings, (len(cut), len(records)), positions, differ, rates)
 
@@ -119,7 +88,9 @@ def best_symbols(kind: SpeechRecognizer, output: Tensor, samples: int) -> Tensor
     return output[: kind.positions(samples), : len(kind.symbols) + 1].argmax(-1)
 
 
-def error_rates(kind: SpeechRecognizer, records: Sequence[Record], outputs: Sequence[Tensor]) -> list[Measured]:
-    texts = [best[0].text for best in kind.answers(records, outputs, kind.settings())]
+def error_rates(
+    kind: SpeechRecognizer, records: Sequence[Record], outputs: Sequence[Tensor], settings: Any
+) -> list[Measured]:
+    texts = [best[0].text for best in kind.answers(records, outputs, settings)]
     right = [str(row["text"]) for row in records]
     return [word_error_rate(texts, right), character_error_rate(texts, right)]
