@@ -41,8 +41,9 @@ from torch import Tensor
 
 from transformula import gallery, words
 from transformula.generation import SearchSettings, search
-from transformula.generation.beam import checked_sentences, continuations, given_at_start
+from transformula.generation.beam import checked_sentences, continuations
 from transformula.generation.sentences import Sentence
+from transformula.generation.steps import given_at_start
 from transformula.language.check import check
 from transformula.model import Transformer, build
 from transformula.model.transformer import evaluating

@@ -296,3 +296,96 @@ def test_a_row_with_a_picture_is_not_put_into_another_decoding() -> None:
     seeing.step(torch.tensor([[7]]), decodings[1])
     with pytest.raises(InputError, match="cannot be put into another decoding"):
         decodings[0].put([0], decodings[1], [0])
+
+
+SEVERAL = torch.tensor(
+    [
+        [MARK, MARK, MARK, 2, MARK, MARK, MARK, 4],
+        [2, 3, 4, 5, 6, 1, 1, 1],
+        [MARK, MARK, MARK, MARK, MARK, MARK, 1, 2],
+        [1, MARK, 2, MARK, MARK, 4, 5, 6],
+    ]
+)
+COUNTS = torch.tensor([2, 0, 2, 1])
+
+
+def test_rows_with_several_pictures_and_with_none() -> None:
+    """As each row alone, in one pass and step by step, rows dropped and copied, with gradients for each picture."""
+    made, pictures = model(), torch.randn(5, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    whole = made(image=pictures, tokens=SEVERAL)
+    for row, own in enumerate(pictures.split(COUNTS.tolist())):
+        alone = made(image=own, tokens=SEVERAL[row : row + 1])
+        torch.testing.assert_close(alone, whole[row : row + 1])
+    others = torch.randn(4, 8, 11, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((whole * others).sum(), pictures)
+    assert gradient.flatten(1).any(1).all()
+    with torch.no_grad():
+        for chunks in ([8], [7, 1], [1] * 8):
+            decoding = made.start(4, 8, image=pictures, lengths={"image": COUNTS})
+            steps = torch.cat([made.step(chunk, decoding) for chunk in SEVERAL.split(chunks, 1)], 1)
+            torch.testing.assert_close(steps, whole)
+        decoding, rows = made.start(4, 8, image=pictures, lengths={"image": COUNTS}), torch.tensor([2, 0, 0, 3, 1])
+        made.step(SEVERAL[:, :5], decoding)
+        decoding.select(rows)
+        torch.testing.assert_close(made.step(SEVERAL[rows, 5:], decoding), whole[rows, 5:])
+
+
+def test_no_picture_at_all() -> None:
+    """One is given that stands nowhere; what has its id is a token."""
+    made, ids = model(), SEVERAL[1:2].clone()
+    whole = made(image=image()[:1], tokens=ids)
+    decoding = made.start(1, 9, image=image()[:1], lengths={"image": torch.tensor([0])})
+    torch.testing.assert_close(torch.cat([made.step(chunk, decoding) for chunk in ids.split([3, 5], 1)], 1), whole)
+    written = made.step(torch.tensor([[MARK]]), decoding)
+    alone = made.start(1, 9, image=image()[:1], lengths={"image": torch.tensor([0])})
+    with pytest.raises(InputError, match="row 1 has 1 positions with this id, and b has 0"):
+        made.step(torch.cat([ids, torch.tensor([[MARK]])], 1), alone)
+    assert torch.isfinite(written).all()
+
+
+def test_as_many_rows_of_pictures_as_of_text_by_accident() -> None:
+    """Two of the first row and none of the second: what each row says decides."""
+    made, pictures = model(), image()
+    ids = SEVERAL[:2]
+    whole = made.train()(image=pictures, tokens=ids)
+    torch.testing.assert_close(whole[:1], made(image=pictures, tokens=ids[:1]))
+    decoding = made.eval().start(2, 8, image=pictures, lengths={"image": torch.tensor([2, 0])})
+    torch.testing.assert_close(made.step(ids, decoding), whole)
+
+
+def test_the_id_written_beyond_what_a_row_has() -> None:
+    """A row with fewer pictures than another has no more to put, though its sequence is padded."""
+    made, pictures = model(), torch.randn(3, 3, 8, 8, dtype=torch.float64)
+    ids = SEVERAL[[0, 3]]
+    decoding = made.start(2, 9, image=pictures, lengths={"image": torch.tensor([2, 1])})
+    made.step(ids, decoding)
+    more = made.step(torch.tensor([[MARK], [MARK]]), decoding)
+    alone = made.start(1, 9, image=pictures[2:])
+    made.step(ids[1:], alone)
+    torch.testing.assert_close(more[1:], made.step(torch.tensor([[MARK]]), alone))
+
+
+def test_pictures_that_are_not_as_said() -> None:
+    made, pictures = model(), torch.randn(5, 3, 8, 8, dtype=torch.float64)
+    ids = SEVERAL.clone()
+    ids[0, 0] = 2
+    with pytest.raises(InputError, match=r"rows have \[5, 0, 6, 3\] positions with this id, and b has 5 times 3"):
+        made(image=pictures, tokens=ids)
+    for lengths, said in (
+        ({"image": torch.tensor([1, 0, 2, 1])}, "image has 5 rows, the decoding 4"),
+        ({"image": torch.tensor([2.0, 0, 2, 1])}, "how many pictures each row has"),
+        (None, "image has 5 rows, the decoding 4"),
+    ):
+        with pytest.raises(InputError, match=said):
+            made.start(4, 8, image=pictures, lengths=lengths)
+    decoding = made.start(4, 8, image=pictures, lengths={"image": torch.tensor([1, 1, 2, 1])})
+    with pytest.raises(InputError, match="row 1 has 6 positions with this id, and b has 3"):
+        made.step(SEVERAL, decoding)
+
+
+def test_a_model_that_reads_pictures_otherwise_has_one_a_row() -> None:
+    text = TEXT.format(seen=PICTURE, causal="true")
+    text = text.replace("    x = x + mlp(norm(x))\n", "    x = x + attention(x, side)\n")
+    crossing = random_weights(build(check(read_text(text), vocabulary()), dtype=torch.float64)).eval()
+    with pytest.raises(InputError, match="not among its tokens alone: give each row one picture"):
+        crossing.start(1, 8, image=image(), lengths={"image": torch.tensor([2])})

@@ -44,6 +44,8 @@ from .steps import (
     burst_of,
     burst_size,
     device_of,
+    given_at_start,
+    is_ids,
     last_logits,
     logits_of,
     not_finite,
@@ -73,7 +75,7 @@ def search(
     end       what stops a hypothesis: a token or several. Its probability counts; at the greatest length nothing else
               may follow. None: all go on to the greatest length and are cut there
     inputs    what the models are given once for a sentence, by name: `source`, a list of ids for each, of any lengths;
-              or a tensor for each, all of one shape, such as an image
+              or a tensor for each, all of one shape, such as an image, or several (count, channels, height, width)
     prefixes  tokens that each text must begin with; their probabilities count
     usual     most tokens where the settings state no greatest length; fewer where learned positions leave fewer
 
@@ -157,11 +159,6 @@ def room_for(limit: int, number: int, prompt: int, most: int, settings: SearchSe
         what = f"sentence {number}: a prompt of {prompt} tokens and {required} new ones do not fit in the {limit}"
         raise InputError(f"{what} positions that this model has learned: {remedy}")
     return min(most, room)
-
-
-def is_ids(given: Any) -> bool:
-    """Whether what a sentence is given is a list of ids, not a tensor such as an image."""
-    return not isinstance(given, Tensor) or given.dim() == 1
 
 
 def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator[list[Sentence]]:
@@ -353,28 +350,6 @@ def padded_length(model: Decoder, name: str, longest: int) -> int:
     limit = model.positions_of(name) if isinstance(model, Transformer) else None
     length = -(-longest // PADDED) * PADDED
     return longest if limit is not None and length > limit else length
-
-
-def given_at_start(
-    batch: list[Sentence], device: torch.device, length_of: Callable[[str, int], int] | None = None
-) -> dict[str, Any]:
-    """The sentences' inputs as tensors by name, ids padded on the right, with `lengths` where they differ.
-
-    length_of  the length of a padded input, by its name and the length of the longest
-    """
-    tensors: dict[str, Any] = {}
-    lengths: dict[str, Tensor] = {}
-    for name in batch[0].inputs:
-        values = [s.inputs[name] for s in batch]
-        if not is_ids(values[0]):
-            tensors[name] = torch.stack(values).to(device)
-            continue
-        sizes_of = {len(value) for value in values}  # those of one size are not padded: not every encoder has padding
-        least = 0 if length_of is None or len(sizes_of) == 1 else length_of(name, max(sizes_of))
-        tensors[name], sizes = pad_ids(values, device, least)
-        if sizes is not None:
-            lengths[name] = sizes
-    return {**tensors, "lengths": lengths} if lengths else tensors
 
 
 def sums_of_prefixes(batch: list[Sentence], logits: Sequence[Tensor], settings: SearchSettings) -> list[float]:

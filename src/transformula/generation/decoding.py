@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -18,7 +19,17 @@ from ..errors import InputError, setting
 from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
-from .steps import Decoder, burst_of, burst_size, logits_behind, logits_of, not_finite, step_model
+from .steps import (
+    Decoder,
+    burst_of,
+    burst_size,
+    device_of,
+    given_at_start,
+    logits_behind,
+    logits_of,
+    not_finite,
+    step_model,
+)
 
 if TYPE_CHECKING:
     from .speculation import Guesser
@@ -49,6 +60,7 @@ class TextRow:
     constraint: Constraint | None = None
     begin: int = 0
     done: bool = False
+    inputs: dict[str, Any] = field(default_factory=dict)
 
     @property
     def written(self) -> list[int]:
@@ -77,6 +89,7 @@ def generate(
     finished: Callable[[int, list[int]], bool] | None = None,
     on_token: Callable[[int, int], None] | None = None,
     constraints: Sequence[Constraint] | None = None,
+    inputs: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[list[int]]:
     """Continue every prompt; return what was written for each, without the prompt.
 
@@ -88,6 +101,8 @@ def generate(
     finished  (row, tokens written so far) -> whether this text ends here; its last token is returned too
     on_token  (row, token), as each is chosen: for streaming
     constraints  what may come next in each row; not beside `settings.speculate`
+    inputs    what the model is given once for a row beside its prompt, by name, as in `search`; not beside
+              `settings.window` and `settings.speculate`
 
     A finished row leaves the batch. Past learned positions the text is refused before anything is written, unless
     `settings.window` is set: then, whenever a row fills the context, its last half is read again as a fresh text.
@@ -97,6 +112,9 @@ def generate(
     first = settings.seed if seed is None else seed
     if not all(map(len, prompts)):
         raise InputError("a prompt is empty: give a token to go on from, such as the one that ends a document")
+    if inputs and (settings.window or settings.speculate):
+        key = "window" if settings.window else "speculate"
+        raise InputError(f"{key}: what this model reads beside its text, such as a picture, is read once; leave it out")
     limit, window, usual = model.context_limit, None, settings.max_tokens or USUAL_LENGTH
     if settings.window:  # the learned positions, else the model's `context`, if it has one
         numbers = getattr(getattr(model, "architecture", None), "numbers", {})
@@ -108,6 +126,7 @@ def generate(
         TextRow(
             number, list(prompt), len(prompt), count, torch.Generator().manual_seed(first + number),
             None if constraints is None else constraints[number],
+            inputs={name: each[number] for name, each in (inputs or {}).items()},
         )
         for number, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
@@ -116,7 +135,9 @@ def generate(
             if settings.weights == AUTO:
                 from .weights import with_weights
 
-                settings = with_weights(settings, [model], prompts, lambda *_: {}, first_tokens)
+                given = lambda number, device: given_at_start([rows[number]], device)  # noqa: E731
+                write = partial(first_tokens, rows)
+                settings = with_weights(settings, [model], prompts, given, write)
             length = 1 + settings.speculate
             fast = stack.enter_context(quicken(model, evaluating(model), settings.engine, settings.weights, length))
             guesser: Guesser | None = None
@@ -147,10 +168,12 @@ def tokens_left(model: Decoder, prompt: int, wanted: int | None) -> int:
 
 
 def first_tokens(
-    model: Decoder, number: int, prompt: Sequence[int], settings: SamplingSettings, count: int
+    rows: Sequence[TextRow], model: Decoder, number: int, prompt: Sequence[int], settings: SamplingSettings, count: int
 ) -> list[int]:
     """The first tokens that a model writes after a prompt."""
-    return generate(model, [prompt], settings.model_copy(update={"max_tokens": count, "window": False}))[0]
+    inputs = {name: [each] for name, each in rows[number].inputs.items()}
+    settings = settings.model_copy(update={"max_tokens": count, "window": False})
+    return generate(model, [prompt], settings, inputs=inputs)[0]
 
 
 def write_rows(
@@ -297,5 +320,6 @@ def read_rows(model: Decoder, rows: list[TextRow], window: int | None) -> tuple[
     longest = max(map(len, texts))
     # The last token written is never read, hence the 1.
     whole = max(row.prompt + row.most - row.begin - 1 for row in rows)
-    decoding = model.start(len(rows), max(whole if window is None else window, longest))
+    given = given_at_start(rows, device_of(model))
+    decoding = model.start(len(rows), max(whole if window is None else window, longest), **given)
     return decoding, logits_behind(model, texts, decoding)[:, None]

@@ -11,10 +11,17 @@ from torch import Tensor, nn
 from ..errors import InputError, NotFinite
 from ..model.transformer import Transformer
 
+ONE_IMAGE = 3  # dimensions of one; several have one more
 MOST_STEPS, BURST = 16, 0.02  # that are made before anything else is looked at; and in how many seconds
 Burst = Callable[[Tensor, Any, int, int], "tuple[Tensor, Tensor] | None"]
 """(tokens (batch, 1), decoding, count, vocab) -> the most likely tokens of `count` steps at most, (batch, count), each
 after what the one before wrote, and their log probabilities; None where they cannot be made so."""
+
+
+class HasInputs(Protocol):
+    """A text in the making, with what the model is given for it once, by name."""
+
+    inputs: dict[str, Any]
 
 
 class Decoder(Protocol):
@@ -95,6 +102,40 @@ def pad_ids(texts: Sequence[Sequence[int]], device: torch.device, least: int = 0
     for row, text in enumerate(texts):
         tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
     return tokens.to(device), None if lengths.min() == tokens.shape[1] else lengths.to(device)
+
+
+def is_ids(given: Any) -> bool:
+    """Whether what a text is given is a list of ids, not a tensor such as an image."""
+    return not isinstance(given, Tensor) or given.dim() == 1
+
+
+def given_at_start(
+    batch: Sequence[HasInputs], device: torch.device, length_of: Callable[[str, int], int] | None = None
+) -> dict[str, Any]:
+    """What texts are given as tensors by name, ids padded on the right, with `lengths` where they differ. Of several
+    images each, those of the first text stand first, and `lengths` says how many each has.
+
+    length_of  the length of a padded input, by its name and the length of the longest
+    """
+    tensors: dict[str, Any] = {}
+    lengths: dict[str, Tensor] = {}
+    for name in batch[0].inputs:
+        values = [s.inputs[name] for s in batch]
+        if not is_ids(values[0]):
+            several = values[0].dim() > ONE_IMAGE
+            tensors[name] = (torch.cat if several else torch.stack)(values).to(device)
+            counts = [len(value) if several else 1 for value in values]
+            if {*counts} != {1}:
+                lengths[name] = torch.tensor(counts, device=device)
+            if not any(counts):  # what a model makes of a picture is of one at least
+                tensors[name] = values[0].new_zeros(1, *values[0].shape[1:]).to(device)
+            continue
+        sizes_of = {len(value) for value in values}  # those of one size are not padded: not every encoder has padding
+        least = 0 if length_of is None or len(sizes_of) == 1 else length_of(name, max(sizes_of))
+        tensors[name], sizes = pad_ids(values, device, least)
+        if sizes is not None:
+            lengths[name] = sizes
+    return {**tensors, "lengths": lengths} if lengths else tensors
 
 
 def not_finite(models: Sequence[Any], written: int) -> NotFinite:

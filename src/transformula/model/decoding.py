@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,11 @@ from ..analysis.kept import KeptBy, KeptValue
 from ..errors import InputError
 from ..language.graph import Call
 from ..words.cache import Cache, CrossCache, Kept, Mover
+from ..words.sequences import MISSING
 from ..words.shared_sequences import SharedSequences
 from ..words.word import At, put_rows
 
+IMAGE = "image"  # the input of which a row may have several
 PART_ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
 MAX_SHARE = 0.8  # parts are made if they have at most this share of the positions
 
@@ -154,6 +156,26 @@ class Decoding:
         self._note_sizes([taken.get(place, size) for place, size in enumerate(self._sizes)])
         self.version += grown or before != (self.start is None)
 
+    def by_row(self, counts: Tensor) -> None:
+        """Take what was made of pictures, some of each row as `counts` says, as one sequence of each row. Raises
+        InputError for a model that reads it otherwise than among its tokens."""
+        pictures, most, missing = int(counts.sum()), max(1, int(counts.max())), torch.zeros_like(counts)
+        states = [state for states in self.states for state in states]
+        alone = [value for value in self.fixed if isinstance(value, Tensor) and value.dim() < 3]
+        if alone or any(isinstance(state, CrossCache) for state in states):
+            raise InputError("this model reads its picture not among its tokens alone: give each row one picture")
+        counts, missing = counts.to(self.lengths.device), missing.to(self.lengths.device)
+        own = torch.arange(most, device=counts.device) < counts[:, None]
+        for place, value in enumerate(self.fixed):
+            if isinstance(value, Tensor) and len(value) == max(1, pictures):
+                rows = value.new_zeros(self.batch, most, *value.shape[1:])
+                rows[own] = value[:pictures]
+                self.fixed[place] = rows.flatten(1, 2)
+                missing = (most - counts) * value.shape[1]
+        for state in states:
+            if isinstance(state, dict) and MISSING in state:
+                state[MISSING] = missing
+
     def set_apart(self, apart: bool) -> None:
         """Say whether rows come and go (`apart`)."""
         before, self.apart = self.start is None, apart
@@ -208,6 +230,17 @@ class Decoding:
             self._sequences = now
             self.shared = None if len(kept) == len(now) else SharedSequences(now, self.lengths.device)
         return None if kept == list(range(before)) else torch.tensor(kept, device=self.lengths.device)
+
+
+def pictures_said(lengths: Any) -> tuple[Tensor | None, Any]:
+    """How many pictures each row has, where lengths say it, and the lengths without that. Raises InputError for what is
+    no tensor (batch,) of whole numbers."""
+    if not isinstance(lengths, Mapping) or lengths.get(IMAGE) is None:
+        return None, lengths
+    counts = lengths[IMAGE]
+    if not isinstance(counts, Tensor) or counts.dim() != 1 or counts.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"lengths of {IMAGE} must be whole numbers, (batch,): how many pictures each row has")
+    return counts, {name: each for name, each in lengths.items() if name != IMAGE} or None
 
 
 def hold_once(states: list[list[Any]], sites: list[list[Call]], plan: KeptBy, capacity: int) -> None:

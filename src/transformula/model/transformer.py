@@ -16,7 +16,7 @@ from ..language.model_text import ModelText
 from ..words.word import At, Word
 from .blueprint import Blueprint
 from .dataflow import DECODED, made_of, positions_learned
-from .decoding import Decoding, by_length, hold_once
+from .decoding import IMAGE, Decoding, by_length, hold_once, pictures_said
 from .hook import Policy, hook_of
 from .segment_memory import Carried, left_in, put
 from .step_trial import to_be_tried, try_once
@@ -145,7 +145,9 @@ class Transformer(FormulaModule):
         """Begin to decode `batch` rows step by step, with room for `capacity` positions.
 
         `inputs` are those of other sequences than the tokens' (`source`, `image`), with their `lengths` as in a whole
-        pass: what depends on them alone, such as an encoder's output, is computed here, once.
+        pass: what depends on them alone, such as an encoder's output, is computed here, once. Where rows have several
+        pictures or none, `image` has the pictures of the first row, then those of the second, and
+        `lengths={"image": counts}` says how many each row has; where no row has any, one is given that stands nowhere.
 
         Raises InputError where the formula cannot be decoded: a stack that sees the future or reads no tokens, a word
         without steps.
@@ -161,13 +163,19 @@ class Transformer(FormulaModule):
         if set(inputs) != {*names}:
             wanted, received = ", ".join(names) or "no inputs", ", ".join(inputs) or "none"
             raise InputError(f"decoding starts with {wanted}; given: {received}")
+        counts, lengths = pictures_said(lengths)
+        if counts is not None and names != [IMAGE]:
+            raise InputError(f"rows have several pictures where nothing else is given; here: {', '.join(names)}")
         for name, tensor in inputs.items():
-            if tensor.shape[0] != batch:
-                raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
+            rows = batch if counts is None or name != IMAGE else max(1, int(counts.sum()))
+            if tensor.shape[0] != rows:
+                raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {rows}")
         decoding = self.empty_states(batch, capacity)
         decoding.given = bool(names)
         if self._blueprint.decoding.fixed:
             decoding.fixed = self._made_once({name: inputs[name] for name in names}, lengths)
+        if counts is not None:
+            decoding.by_row(counts)
         return decoding
 
     def _made_once(self, inputs: dict[str, Tensor], lengths: Any) -> list[Any]:

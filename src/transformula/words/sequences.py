@@ -11,6 +11,9 @@ from ..errors import InputError
 from .cpu import numberless, tracing
 from .word import At, Word, whole, word
 
+MISSING = "missing"
+"""How many of the last positions of b are padding, of each row, in the state of `masked_scatter`."""
+
 
 class OwnSequence(Word):
     """What makes a sequence of its own, shorter or longer, which no step of decoding lengthens by one position."""
@@ -151,6 +154,9 @@ class MaskedScatter(Word):
     compiled or exported cannot look at it: where b has no more, a_i stays). Padding is not told apart here, so it must
     have another id.
 
+    b may have other rows than a, such as several pictures of a text: (pictures, count, a). Those of the first row of a
+    come first, then those of the second; a row has `count` positions with the id for each of its own.
+
     Decoding keeps how many positions of b have been placed. Where all have been and one more id is written, a_i stays.
     """
 
@@ -159,12 +165,31 @@ class MaskedScatter(Word):
         self.id = id
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        return {"placed": torch.zeros(batch, dtype=torch.int64, device=device)}
+        return {name: torch.zeros(batch, dtype=torch.int64, device=device) for name in ("placed", MISSING)}
 
     def forward(self, a: Tensor, ids: Tensor, b: Tensor, *, real: Tensor | None = None) -> Tensor:
         here = ids == self.id
-        self._check(here.sum(1), b, real)
-        return self._put(a, here, b, here.cumsum(1), real)
+        counts, found = here.cumsum(1), here.sum(1)
+        unseen = tracing() or numberless(found) or numberless(b)
+        if real is not None or len(b) == 1 or (unseen and not self.training):
+            there = b.shape[1] if real is None else real.sum(1, keepdim=True)
+            self._check(found, there if real is None else real.sum(1))
+            return self._put(a, here & (counts <= there), b, counts)
+        rows, count = b.shape[:2]
+        spread = (found.sum() == rows * count) & (found % max(count, 1) == 0).all()
+        if not unseen and not spread:
+            if rows != len(a):
+                raise InputError(
+                    f"masked_scatter(a, ids, b, {self.id}): rows have {found.tolist()} positions with this id, and b "
+                    f"has {rows} times {count} to put there; write the id {count} times for each row of b"
+                )
+            self._check(found, count)
+        own = torch.arange(len(a), device=found.device) * count
+        first = torch.where(spread, found.cumsum(0) - found, own)[:, None]
+        here = here & (counts <= torch.where(spread, found, count)[:, None])
+        places = (first + counts - 1).clamp(0, rows * count - 1)
+        taken = b.flatten(0, 1).index_select(0, places.flatten()).view(*places.shape, -1)
+        return torch.where(here[..., None], taken.to(a.dtype), a)
 
     def step(self, a: Tensor, ids: Tensor, b: Tensor, *, state: Any, at: At, real: Tensor | None = None) -> Tensor:
         here = ids == self.id
@@ -173,16 +198,17 @@ class MaskedScatter(Word):
             here = here & ~padding
         counts = state["placed"][:, None] + here.cumsum(1)
         state["placed"] = counts[:, -1]
+        there = (b.shape[1] if real is None else real.sum(1)) - state[MISSING]
         if ids.shape[1] > 1:  # a single one may be written by the model itself
-            self._check(counts[:, -1], b, real, whole=False)
-        return self._put(a, here, b, counts, real)
+            self._check(counts[:, -1], there, whole=False)
+        return self._put(a, here & (counts <= there[:, None]), b, counts)
 
-    def _check(self, found: Tensor, b: Tensor, real: Tensor | None, whole: bool = True) -> None:
-        """Raise InputError unless so many positions have the id as b has real ones, or, where nothing is learned, none;
-        of a part, no more."""
-        if tracing() or numberless(found) or numberless(b):
+    def _check(self, found: Tensor, there: Tensor | int, whole: bool = True) -> None:
+        """Raise InputError unless so many positions have the id as there are to be put there, or, where nothing is
+        learned, none; of a part, no more."""
+        if tracing() or numberless(found) or (isinstance(there, Tensor) and numberless(there)):
             return
-        wanted = torch.full_like(found, b.shape[1]) if real is None else real.sum(1).expand_as(found)
+        wanted = there.expand_as(found) if isinstance(there, Tensor) else torch.full_like(found, there)
         wrong = found > wanted
         if whole:
             wrong = found != wanted if self.training else (found != wanted) & (found != 0)
@@ -193,10 +219,8 @@ class MaskedScatter(Word):
                 f"and b has {int(wanted[row])} to put there; write the id as often as b has positions"
             )
 
-    def _put(self, a: Tensor, here: Tensor, b: Tensor, counts: Tensor, real: Tensor | None) -> Tensor:
-        """b_k where an id stands that is the k-th, as `counts` says, of those that b has."""
-        there = b.shape[1] if real is None else real.sum(1, keepdim=True)
-        here = here & (counts <= there)
+    def _put(self, a: Tensor, here: Tensor, b: Tensor, counts: Tensor) -> Tensor:
+        """b_k `here`, where the k-th id stands, as `counts` says, else a."""
         places = (counts - 1).clamp(0, b.shape[1] - 1)
         rows = b.expand(places.shape[0], -1, -1)
         taken = rows.gather(1, places[..., None].expand(-1, -1, b.shape[2]))
