@@ -38,7 +38,7 @@ def url(rows: Path) -> str:
     return "data:image/png;base64," + base64.b64encode((rows.parent / "0.png").read_bytes()).decode()
 
 
-def asked(url: str, text: str = "is it red", **more: Any) -> dict[str, Any]:
+def asked(url: Any, text: str = "is it red", **more: Any) -> dict[str, Any]:
     content = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
     return {"messages": [{"role": "user", "content": content}], **more}
 
@@ -55,32 +55,48 @@ def test_it_answers_as_the_model_does(server: Server, folder: Path, rows: Path, 
     assert results[0]["answers"][0]["text"] == own
 
 
-def test_no_picture_is_the_name_of_a_file(server: Server, rows: Path) -> None:
+def test_no_picture_is_the_name_of_a_file(server: Server, rows: Path, url: str) -> None:
     """Whatever its ending is: a server opens no files."""
     for name in (str(rows.parent / "0.png"), "/etc/passwd", "nothing", "https://example.org/a"):
+        part = {"type": "image", "path": name}
         for path, body in (
             ("/v1/predict", {"inputs": [{"question": "is it red", "picture": name}]}),
             ("/v1/chat/completions", asked(name)),
+            ("/v1/predict", {"inputs": [{"question": "is it red", "picture": [url, name]}]}),
+            ("/v1/predict", {"inputs": [asked(name)]}),
+            ("/v1/predict", {"inputs": [{"messages": [{"role": "user", "content": [part]}]}]}),
         ):
             answer = server.post(path, body)
             assert answer.status_code == 400
             assert "a server opens no files" in answer.json()["error"]["message"]
 
 
+def test_several_pictures_in_their_order(server: Server, folder: Path, rows: Path, url: str) -> None:
+    other = "data:image/png;base64," + base64.b64encode((rows.parent / "1.png").read_bytes()).decode()
+    model = Model.from_folder(folder)
+    for urls in ([url, other], [other, url], [url, url]):
+        body = asked(urls[0], max_tokens=4)
+        body["messages"][0]["content"].append({"type": "image_url", "image_url": {"url": urls[1]}})
+        files = [str(rows.parent / ("0.png" if one == url else "1.png")) for one in urls]
+        (own,) = model.predict([{"question": "is it red", "picture": files}], beam=1, alpha=0.0, max_length=4)
+        assert server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"] == own
+        inputs = [{"question": "is it red", "picture": urls}]
+        found = server.post("/v1/predict", {"inputs": inputs, "settings": {"beam": 1, "alpha": 0.0, "max_length": 4}})
+        assert found.json()["results"][0]["answers"][0]["text"] == own
+
+
 def test_messages_that_it_does_not_answer(server: Server, url: str) -> None:
     whole = asked(url)
     two = {"messages": whole["messages"] * 2}
     text = {"messages": [{"role": "user", "content": "is it red"}]}
-    pictures = asked(url)
-    pictures["messages"][0]["content"].append(pictures["messages"][0]["content"][1])
     for body, said in (
         (two, "one message of the user"),
         (text, "one message of the user"),
-        (pictures, "one message of the user"),
         ({**whole, "stream": True}, "stream: a model that answers"),
         ({**whole, "n": 2}, "n: a model that answers"),
         ({**whole, "temperature": 1}, "temperature: a model that answers"),
         (asked(url, text=" "), "the question is empty"),
+        (asked(3), "a picture is the name of a file, or a tensor"),
         (asked("data:image/png;base64,QUJD"), "no picture that is known"),
         ({**whole, "max_tokens": 10**6}, "writes at most"),
     ):

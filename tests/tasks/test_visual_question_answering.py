@@ -276,7 +276,9 @@ def one_row(folder: Path, **other: Any) -> Path:
         ({"image": None}, "rows.jsonl:1: names no picture"),
         ({"image": "torn.png"}, "torn.png, named at .*rows.jsonl:1: the picture cannot be decoded"),
         ({"image": "words.png"}, "is no picture that is known"),
-        ({"image": ["0.png", "1.png"]}, "rows.jsonl:1: names 2 pictures, and one is read"),
+        ({"image": ["0.png", "none.png"]}, "none.png, named at .*rows.jsonl:1, picture 2: there is no such picture"),
+        ({"image": ["0.png", ""]}, "rows.jsonl:1, picture 2: names no picture"),
+        ({"image": []}, "rows.jsonl:1: names no picture"),
     ],
 )
 def test_traps_name_their_row(reader: Path, tmp_path: Path, other: dict[str, Any], says: str) -> None:
@@ -316,7 +318,7 @@ def test_pictures_of_every_mode(reader: Path, tmp_path: Path, mode: str) -> None
     every = [*task.data.rows.training, *task.data.rows.validation, *task.data.rows.test]
     (record,) = [row for row in every if row.place.endswith("rows.jsonl:1")]
     reads = task.predictor()
-    (numbers,) = reads.pictures([reads.input_of(record)])
+    ((numbers,),) = reads.pictures([reads.input_of(record)])
     assert numbers.shape == (3, 8, 8)
     if mode in ("RGBA", "CMYK", "P"):
         assert numbers[0].mean() > numbers[1].mean() + 0.5, "it is red"

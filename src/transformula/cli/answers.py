@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .options import Given
 from .output import Notes, line_of
-from .verb_inputs import VerbInputs
+from .verb_inputs import VerbInputs, main_column
 
 if TYPE_CHECKING:
     from ..tasks.predictor import Answer
@@ -104,11 +104,16 @@ class Answers:
         """What an input is called in JSON."""
         from ..data.lines import BadLine
 
-        fields = value if self.verb.columns and isinstance(value, Mapping) else {self.key: value}
+        fields = value if self.verb.columns and isinstance(value, Mapping) else {self.key: self._shown(value)}
         named = {"id": row["id"]} if "id" in row else {}
         named[self.key] = None if isinstance(value, BadLine) else fields[self.key]
         others = {name: each for name, each in row.items() if name not in ("id", *self.inputs.read)}
         return {**named, **({"row": others} if others else {})}
+
+    def _shown(self, value: Any) -> Any:
+        """An input as it was typed, without the pictures that all have beside it."""
+        beside = isinstance(value, Mapping) and not self.verb.columns and self.verb.picture in value
+        return value[main_column(self.verb)] if beside else value
 
     def _shared(self, best: Sequence[Answer]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """All that is known of each answer, and what is known of the input."""
@@ -129,7 +134,7 @@ class Answers:
         return {**self._identify(value, row), self.verb.answers: each, **shared, **({"error": error} if error else {})}
 
     def _table(self, value: Any, row: Mapping[str, Any], best: Sequence[Answer], error: str) -> Iterator[str]:
-        columns = row if self.inputs.rows is not None else {self.key: value}
+        columns = row if self.inputs.rows is not None else {self.key: self._shown(value)}
         given = [columns.get(name) for name in self._columns]
         for rank, answer in enumerate(best or (None,), 1):
             known = {"rank": rank, "error": error, "prediction": "" if answer is None else answer.text}

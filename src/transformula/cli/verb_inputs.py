@@ -42,6 +42,11 @@ def first_column(verb: Verb) -> str:
     return verb.columns[0] if verb.columns else "source"
 
 
+def main_column(verb: Verb) -> str:
+    """What an input is called among what stands beside it."""
+    return "messages" if verb.converses else first_column(verb)
+
+
 def check(verb: Verb, given: Given) -> None:
     """Raise InputError for arguments that contradict each other."""
     from ..data.format import has_columns
@@ -89,7 +94,7 @@ def inputs_of(verb: Verb, given: Given) -> VerbInputs:
         if pictured:
             columns = {name: at for name, at in columns.items() if name not in verb.columns[1:]}
             columns[verb.picture] = pictured
-        kinds = {verb.picture: "picture"} if pictured else {}
+        kinds = {verb.picture: "pictures"} if pictured else {}
         reading: dict[str, Any] = {"empty": "keep", "whole": True, "bad_rows": bad_rows, "kinds": kinds}
         records = list(read_records(given["input"], columns, **reading))
         return of_records(records, lambda row: {name: row.held(name) for name in row}, columns.values(), bad_rows)
@@ -101,7 +106,7 @@ def inputs_of(verb: Verb, given: Given) -> VerbInputs:
         for name, path in beside.items()
     }
     pieces = (
-        [text if isinstance(text, BadLine) else {verb.columns[0]: text, **texts} for text in piece]
+        [text if isinstance(text, BadLine) else {main_column(verb): text, **texts} for text in piece]
         for piece in main.pieces
     )
     return VerbInputs(pieces, main.count, main.rows, main.read, bad_rows)
@@ -113,7 +118,7 @@ def picture_column(verb: Verb, names: Sequence[str]) -> str | None:
 
     if not verb.picture or {*verb.columns[1:]} & {*names}:
         return None
-    return next((name for name in (verb.picture, *NAMING) if name in names), None)
+    return next((name for name in (verb.picture, f"{verb.picture}s", "images", *NAMING) if name in names), None)
 
 
 def main_inputs(verb: Verb, given: Given, bad_rows: BadRows) -> VerbInputs:

@@ -108,7 +108,9 @@ def add_options(verb: Verb, parser: Parser) -> None:
         for name in verb.columns[1:]:
             parser.add(f"--{name}", "FILE", f"a text, the {name} of all inputs (default: each row of --input has one)")
         if verb.picture:
-            parser.add(f"--{verb.picture}", "FILE", "the picture that all inputs are about, in the place of a text")
+            place = ", in the place of a text" if verb.columns[1:] else ""
+            several = f"a picture that all inputs are about{place}; may be repeated, for several in their order"
+            parser.add(f"--{verb.picture}", "FILE", several, action="append")
         array = "; FILE.npy: as one array" if verb.arrays else ""
         whole = "whole or not at all; of a long --input that was stopped the same command goes on"
         parser.add("--output", "FILE", f"write the answers there{array}, {whole}")
@@ -159,7 +161,7 @@ def use_model(verb: Verb, given: Given) -> int:
     predictor = best.replying(must_predict(predictor)) if best is not None else predictor
     taking_turns = verb.converses and not given["sources"] and given["input"] is None and sys.stdin.isatty()
     if taking_turns and given["output"] is None and not given["json"] and given["format"] in (None, "text"):
-        return converse(predictor.conversation(model.module, settings))  # type: ignore[union-attr]
+        return converse(predictor.conversation(model.module, settings), given["picture"] or ())  # type: ignore[union-attr]
     modules = model.together(given["others"], **opening) if verb.ensemble else [model.module]
     return answer(verb, model, predictor, modules, given, settings)
 

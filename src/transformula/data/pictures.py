@@ -10,6 +10,7 @@ import io
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, InputError, did_you_mean
+from ..structured import Malformed, parse_json
 from .format import Options, formats
 from .lines import check_regular, lines_of, near_files, open_binary, read_checked
 
@@ -63,6 +65,16 @@ class PictureFile:
         except Exception as error:  # Pillow's readers of damaged files raise whatever they meet
             reason = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
             raise DataError(f"{where}: the picture cannot be decoded ({reason}); copy it again") from None
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """Several pictures of one row, in their order, decoded when they are asked for."""
+
+    pictures: tuple[PictureFile | Tensor, ...]
+
+    def load(self) -> list[Tensor]:
+        return [each.load() if isinstance(each, PictureFile) else each for each in self.pictures]
 
 
 def pixels(image: Any, channels: int | None = None, white: bool = True) -> Tensor:
@@ -136,6 +148,19 @@ def picture_of(value: Any, place: str, folder: Path, channels: int | None) -> Te
     if hasattr(value, "convert"):
         return pixels(value, channels)
     raise DataError(f"{place}: names no picture here: {value!r}"[:200])
+
+
+def pictures_of(
+    value: Any, place: str, folder: Path, channels: int | None
+) -> Tensor | PictureFile | PictureFiles:
+    """The picture that a column holds, or several in a list, which a text may be as JSON has it."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(Malformed):
+            value = parse_json(value)
+    if not isinstance(value, (list, tuple)) or len(value) < 2:
+        return picture_of(list(value) if isinstance(value, tuple) else value, place, folder, channels)
+    each = (picture_of(one, f"{place}, picture {number}", folder, channels) for number, one in enumerate(value, 1))
+    return PictureFiles(tuple(each))
 
 
 def captions_of(folder: Path) -> tuple[Path, str]:

@@ -19,7 +19,7 @@ from .column_names import names_columns
 from .format import LATER, BadRow, Grouped, Options, duplicate_name
 from .lines import excerpt, skip_or_raise
 from .messages import ASSISTANT, LISTS, SYSTEM, messages_of, system_of, tools_of
-from .pictures import PictureFile, picture_of
+from .pictures import PictureFile, PictureFiles, picture_of, pictures_of
 from .sound import SoundFile, sound_of
 from .sources import Named, Origin, Source, missing_sources, origins
 
@@ -27,8 +27,8 @@ Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, a picture (channels,
 height, width) uint8, or a sound (samples,) float32."""
 
-Held = PictureFile | SoundFile
-"""What is kept in the place of a picture or a sound in a file, which is read each time it is asked for."""
+Held = PictureFile | PictureFiles | SoundFile
+"""What is kept in the place of pictures or a sound in files, which is read each time it is asked for."""
 
 SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields, for all records of a source
 
@@ -89,7 +89,8 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture", "sound")
+KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture", "pictures",
+         "sound")  # fmt: skip
 ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
@@ -127,7 +128,7 @@ class Part:
                 raise ConfigError(f"kinds: {kind!r} is none of: {', '.join(KINDS)}")
         if self.columns is not None:
             self._check_fields(self.columns)
-        self.origin.check(self.options, "picture" in self.kinds.values())
+        self.origin.check(self.options, bool({"picture", "pictures"} & {*self.kinds.values()}))
 
     def _check_fields(self, fields: Mapping[str, Any]) -> None:
         """Raise ConfigError where something is said of a field that is not there."""
@@ -155,8 +156,9 @@ class Part:
     def _value(self, name: str, value: Any, place: str) -> Value | Held:
         kind = self.kinds.get(name)
         parts = value if isinstance(value, (list, tuple)) else [value]
-        if kind == "picture":
-            return picture_of(value, place, self.origin.folder, self.options.channels)
+        if kind in ("picture", "pictures"):
+            read = picture_of if kind == "picture" else pictures_of
+            return read(value, place, self.origin.folder, self.options.channels)
         if kind == "sound":
             return sound_of(value, place, self.origin.folder)
         if isinstance(value, (Tensor, SoundFile)):
@@ -272,10 +274,10 @@ def read_records(
             plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "answers" (a list, see `answers_in`), "number",
-            "numbers" (a list), "sound" (named or held as a picture is), or "messages", which `messages_of` reads; the
-            tools that a row lists are the first message, and what the system says in a column of its own stands behind
-            them; "asked" and "replied" may be a text, too, of user and assistant; or "said": a text, a list of texts,
-            or messages
+            "numbers" (a list), "sound" (named or held as a picture is), "pictures" (one, or a list of several), or
+            "messages", which `messages_of` reads; the tools that a row lists are the first message, and what the system
+            says in a column of its own stands behind them; "asked" and "replied" may be a text, too, of user and
+            assistant; or "said": a text, a list of texts, or messages
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not
@@ -300,7 +302,7 @@ def read_records(
     notes: list[str] = []
     for origin in (origin for one in sources for origin in origins(one, how.file_format)):
         named_pictures = kinds
-        if origin.image is not None and not {"picture", "sound"} & {*kinds.values()}:
+        if origin.image is not None and not {"picture", "pictures", "sound"} & {*kinds.values()}:
             names = [origin.image] if columns is None else [n for n, c in columns.items() if c == origin.image]
             named_pictures = {**kinds, **dict.fromkeys(names, "picture")}
         header: bool | None = how.header

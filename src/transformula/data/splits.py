@@ -317,11 +317,18 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
         if isinstance(value, SoundFile):
             content = value.content
         elif isinstance(value, Tensor):
-            content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
+            content = pixels_in(value)
+        elif isinstance(value, list) and any(isinstance(one, Tensor) for one in value):
+            content = b"".join(map(pixels_in, value))
         else:
             content = " ".join(as_one_text(value).split()).encode("utf-8", "surrogatepass")
         parts.append(b"%b %d %b" % (name.encode(), len(content), content))
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
+
+
+def pixels_in(picture: Tensor) -> bytes:
+    """All that a picture is."""
+    return str(tuple(picture.shape)).encode() + picture.numpy().tobytes()
 
 
 def kept_value(record: Mapping[str, Value], name: str) -> Value | SoundFile:
@@ -336,6 +343,8 @@ def short_row(record: Record, width: int = 48) -> str:
             return f"sound of {samples_of(value) / (value.rate if isinstance(value, SoundFile) else RATE):.1f} s"
         if isinstance(value, Tensor):
             return f"picture of {' x '.join(map(str, value.shape))}"
+        if isinstance(value, list) and any(isinstance(one, Tensor) for one in value):
+            return f"{len(value)} pictures"
         return excerpt(as_one_text(value), width)
 
     return "  ".join(f"{name}: {shown(kept_value(record, name))}" for name in record)

@@ -15,6 +15,7 @@ from ..data.pictures import PICTURES, PictureFile
 from ..data.sound import RATE, SoundFile
 from ..errors import InputError
 from ..settings import Settings
+from ..tasks.picture_messages import IMAGES, pictured_messages
 from ..tasks.predictor import Predictor
 from ..tasks.writing import Writing
 from .bodies import ChatBody, PredictBody
@@ -23,7 +24,7 @@ from .worker import Ask, ModelWorker, message_of
 
 DATA_URL, SOUND_URL = "data:image/", "data:audio/"
 WITHOUT_EFFECT = ("user", "metadata", "store", "service_tier", "modalities")  # of OpenAI's settings
-PICTURE = "picture"  # the field of an input that is one
+SHOWN = ("picture", *IMAGES)  # fields of an input, and of a part of a message, that are pictures
 
 
 def ask_of(worker: ModelWorker, body: PredictBody, settings: ServeSettings) -> Ask:
@@ -76,9 +77,9 @@ def checked(value: Any, predictor: Predictor, place: str, pictured: bool = False
     """An input from a client, with pictures and sounds decoded; `pictured`: it must be a picture. Raises InputError,
     DataError."""
     if isinstance(value, list):
-        return [checked(one, predictor, place) for one in value]
+        return [checked(one, predictor, place, pictured) for one in value]
     if isinstance(value, Mapping):
-        return {key: checked(one, predictor, place, key == PICTURE) for key, one in value.items()}
+        return {key: checked(one, predictor, place, pictured or key in SHOWN) for key, one in value.items()}
     if not isinstance(value, str) or predictor.reads == "texts":
         return value
     if predictor.reads == "sounds":
@@ -115,32 +116,22 @@ def picture(url: str, place: str, predictor: Predictor) -> Any:
 
 
 def chat_ask(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Ask:
-    """What a request for a reply asks a model that answers questions about pictures: one message of the user, with a
-    text and a picture, in OpenAI's parts. Raises InputError for anything else, and for settings that are not followed.
-    """
+    """What a request for a reply asks a model that answers questions about pictures, in OpenAI's parts: a message of
+    the user with a text and one or several pictures; or a dialogue, where the model's chat template writes it. Raises
+    InputError for anything else, and for settings that are not followed."""
     given = body.model_dump(exclude_unset=True, exclude={"model", "messages", "max_tokens", "max_completion_tokens"})
     usual = {"stream": False, "n": 1, "temperature": 0}
     for key, value in given.items():
         if value is not None and key not in WITHOUT_EFFECT and value != usual.get(key):
             raise InputError(f"{key}: a model that answers questions about pictures does not follow it; leave it out")
-    parts: Any = body.messages[-1].get("content") if len(body.messages) == 1 else None
-    kinds = [part.get("type") for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
-    if sorted(map(str, kinds)) != ["image_url", "text"] or body.messages[0].get("role") != "user":
-        raise InputError(
-            "messages: this model answers one question about one picture: expected one message of the user, whose"
-            ' content is a part of the type text and one of the type image_url: {"type": "image_url", "image_url":'
-            f' {{"url": "{DATA_URL}png;base64,..."}}}}'
-        )
-    found = {str(part["type"]): part for part in parts}
-    url = found["image_url"].get("image_url")
-    url = url.get("url") if isinstance(url, Mapping) else url
-    source = {"question": found["text"].get("text"), PICTURE: url if isinstance(url, str) else ""}
+    assert worker.predictor is not None
+    messages = pictured_messages(body.messages, "messages")
+    for part in (part for message in messages for part in message["content"] if "image" in part):
+        part["image"] = checked(part["image"], worker.predictor, "messages", pictured=True)
     most = body.max_completion_tokens or body.max_tokens
     wanted = {"beam": 1, "alpha": 0.0} | ({} if most is None else {"max_length": most})
-    assert worker.predictor is not None
-    inputs = [checked(source, worker.predictor, "messages")]
     options = options_of(worker.predictor, wanted, settings)
-    return Ask(inputs, options, None, asyncio.get_running_loop().create_future())
+    return Ask([{"messages": messages}], options, None, asyncio.get_running_loop().create_future())
 
 
 def chat_answer(name: str, answer: Any) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class BestReplying(Predictor):
 
     def __init__(self, chat: Replying, best: BestOf) -> None:
         self.chat, self.best = chat, best
-        self.tokenizer = chat.tokenizer
+        self.tokenizer, self.reads = chat.tokenizer, chat.reads  # type: ignore[misc]
 
     @property
     def verb(self) -> str:

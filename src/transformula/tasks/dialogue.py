@@ -283,11 +283,13 @@ class Dialogue(PartsTask):
         about="""\
 Talk with a trained model: at a terminal, message and reply take turns (/reset begins again, /quit ends). Messages that
 are arguments, lines of a file or of standard input, or the conversations of a file's rows, are replied to one by one.
-A conversation longer than the model's context loses its oldest messages, and a note says so.""",
+A conversation longer than the model's context loses its oldest messages, and a note says so. To a model that reads
+pictures they are shown by --picture, and at a terminal by /picture FILE before a message.""",
         examples=(
             "transformula chat runs/chat",
             'transformula chat runs/chat "I want to book a table." --json',
             "transformula chat runs/chat --temperature 0.7 --top-p 0.9 --seed 3",
+            'transformula chat runs/charts "How many bars are there?" --picture chart.png',
             "transformula chat runs/chat --input dialogues.jsonl --format jsonl --output replies.jsonl",
         ),
         settings=ReplySettings,
@@ -295,6 +297,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
         answers="replies",
         reads="transformula.data.conversations:read_histories",
         converses=True,
+        picture="picture",
+        views="picture-chat",
     )
 
     def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What answers a question about a picture: a decoder that reads the picture's positions among its tokens (LLaVA, Liu et
 al. 2023).
 
-    tokens = marker, ..., marker, question, end, answer, end     as many markers as the picture has positions
+    tokens = marker, ..., marker, question, end, answer, end     as many markers as the pictures have positions
     x      = masked_scatter(embed.words(tokens), tokens, the picture's positions, marker)
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.messages import Message, texts_in
 from ..data.pictures import PictureFile
 from ..data.records import Record
 from ..errors import CheckpointError, InputError
@@ -26,13 +27,16 @@ from ..language.graph import Architecture, Value
 from ..model.dataflow import description
 from ..structured import load_json
 from .image_classification import processing_of_others
-from .picture_rows import PictureRow
+from .picture_messages import pictured_messages, plain_messages
+from .picture_rows import PictureRow, each_of
 from .predictor import FILE, OfOthers, Predictor, Progress, predictor
 from .writing import Writing, Written
 
 OWN = ("marker", "places", "processing", "blind", "templated")  # what predictor.json says beside pairs.json
 GRAY = "gray picture"
+PICTURE_TYPES = (str, Path, Tensor, PictureFile)  # what a person gives as one
 ASKED = '{"question": "How many ...?", "picture": "chart.png"}'
+MESSAGES = "messages"  # of an input that is a dialogue
 
 
 @predictor("picture-answering")
@@ -62,15 +66,14 @@ class PictureAnswering(Writing):
     def numbers(self) -> dict[str, int]:
         return {"vocab": self.marker + 1}
 
-    @property
-    def before_source(self) -> tuple[int, ...]:
-        return (*(self.marker,) * self.places, *super().before_source)
+    def before_source(self, source: Any) -> tuple[int, ...]:
+        return (*(self.marker,) * self.places * count_in(source), *super().before_source(source))
 
     def input_of(self, record: Record) -> dict[str, Any]:
         return {"question": record["source"], "picture": record.held("image")}
 
     def inputs_beside(self, records: Sequence[Record]) -> dict[str, Tensor]:
-        return {"image": torch.stack(self.pictures([self.input_of(record) for record in records]))}
+        return {"image": torch.cat(self.pictures([self.input_of(record) for record in records]))}
 
     @classmethod
     def of_others(cls, model: OfOthers) -> Self:
@@ -90,40 +93,39 @@ class PictureAnswering(Writing):
         return isinstance(given, Mapping)
 
     def opened(self, inputs: Sequence[Any]) -> list[dict[str, Any]]:
-        """Questions with their pictures, which may be names of files. Raises InputError, DataError."""
-        opened = []
-        for number, each in enumerate(inputs, 1):
-            question, picture = (each.get(name) if isinstance(each, Mapping) else None for name in self.columns)
-            if not isinstance(question, str) or not isinstance(picture, (str, Path, Tensor, PictureFile)):
-                what = f"source {number}: this model reads a question and a picture: {ASKED}"
-                raise InputError(f"{what}; on the command line: --picture FILE")
-            if not question.strip():
-                raise InputError(f"source {number}: the question is empty: ask something about the picture")
-            if isinstance(picture, (str, Path)):
-                channels = None if self.picture is None else self.picture[0]
-                picture = PictureFile(Path(picture).expanduser(), f"source {number}", channels)
-            loaded = picture.load() if isinstance(picture, PictureFile) else picture
-            opened.append({"question": question, "picture": loaded})
-        return opened
+        """Questions with their pictures, which may be names of files; or dialogues, where a chat template writes them.
+        Raises InputError, DataError."""
+        return [opened_input(self, each, f"source {number}") for number, each in enumerate(inputs, 1)]
 
     def pictures(self, sources: Sequence[Any]) -> list[Tensor]:
-        """Pictures as the model reads them. Raises InputError, DataError for one of another size."""
+        """The pictures of each input as the model reads them, (count, channels, height, width). Raises InputError,
+        DataError for one of another size."""
         assert self.picture is not None
-        numbers = []
+        rows = []
         for number, each in enumerate(self.blinded(sources)[GRAY] if self.blind else sources, 1):
-            held = each["picture"]
-            place = held.place if isinstance(held, PictureFile) else f"picture {number}"
-            image = PictureRow(held, self.picture, place, self.processing)["image"]
-            numbers.append(image if image.is_floating_point() else image.float() / 127.5 - 1)
-        return numbers
+            numbers = [torch.zeros(0, *self.picture)]
+            for held in each_of(each["picture"]):
+                place = held.place if isinstance(held, PictureFile) else f"picture {number}"
+                image = PictureRow(held, self.picture, place, self.processing)["image"]
+                numbers.append((image if image.is_floating_point() else image.float() / 127.5 - 1)[None])
+            rows.append(torch.cat(numbers))
+        return rows
 
     def prompts(self, sources: Sequence[Any]) -> tuple[list[list[int]], dict[str, list[Any]]]:
-        return [ids.tolist() for ids in self.ids(sources)], {"image": self.pictures(sources)}
+        shown = self.pictures(sources)
+        if all(len(each) == 1 for each in shown):
+            shown = [each[0] for each in shown]
+        return [ids.tolist() for ids in self.ids(sources)], {"image": shown}
 
     def ids(self, sources: Sequence[Any]) -> list[np.ndarray]:
-        if not self.templated:
-            return super().ids(sources)
-        return [np.array(ids_asked(self, str(each["question"])), dtype=np.int64) for each in sources]
+        if self.templated:
+            return [np.array(ids_asked(self, each), dtype=np.int64) for each in sources]
+        for number, each in enumerate(sources, 1):
+            room = self.room(each)
+            if room is not None and room < 1:
+                what = f"source {number}: {count_in(each)} pictures have {self.places} positions each"
+                raise InputError(f"{what}, and the model reads {self.most} tokens: give fewer")
+        return super().ids(sources)
 
     def encode_whole(self, sources: Sequence[Any]) -> list[np.ndarray]:
         return super().encode_whole([each["question"] for each in sources])
@@ -136,10 +138,10 @@ class PictureAnswering(Writing):
         return super().predict(models, inputs, search_for(settings), progress=progress, prefixes=prefixes)
 
     def blinded(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
-        """The same questions, all about a gray picture."""
+        """The same questions, all about gray pictures."""
         assert self.picture is not None
         gray = torch.full(self.picture, 127, dtype=torch.uint8)
-        return {GRAY: [{**each, "picture": gray} for each in inputs]}
+        return {GRAY: [{**each, "picture": [gray] * count_in(each)} for each in inputs]}
 
     def check_alike(self, other: Predictor, named: str) -> None:
         super().check_alike(other, named)
@@ -164,20 +166,67 @@ class PictureAnswering(Writing):
         return replace(pairs, **{name: own[name] for name in OWN})
 
 
-def ids_asked(kind: PictureAnswering, question: str) -> list[int]:
-    """What the chat template writes of a picture and a question, as many markers in its place as it has positions.
-    Raises InputError for a question that names a special token, and for a template that names no picture."""
+def count_in(source: Any) -> int:
+    """How many pictures an input, or a record, has."""
+    return len(each_of(source.held("image") if isinstance(source, Record) else source["picture"]))
+
+
+def opened_input(kind: PictureAnswering, given: Any, place: str) -> dict[str, Any]:
+    """A question, or a dialogue, with its pictures, which may be names of files. Raises InputError, DataError."""
+    if isinstance(given, Mapping) and MESSAGES in given:
+        return opened_messages(kind, pictured_messages(given[MESSAGES], place), place)
+    question, picture = (given.get(name) if isinstance(given, Mapping) else None for name in kind.columns)
+    shown = each_of(picture)
+    if not isinstance(question, str) or not shown or not all(isinstance(one, PICTURE_TYPES) for one in shown):
+        what = f"{place}: this model reads a question and a picture, or a list of several: {ASKED}"
+        raise InputError(f"{what}; on the command line: --picture FILE")
+    if not question.strip():
+        raise InputError(f"{place}: the question is empty: ask something about the picture")
+    return {"question": question, "picture": [loaded(kind, one, place) for one in shown]}
+
+
+def opened_messages(kind: PictureAnswering, messages: Sequence[Message], place: str) -> dict[str, Any]:
+    """A dialogue, with the pictures of all its messages. Raises InputError, DataError."""
+    texts = [part["text"] for one in messages for part in one["content"] if part["type"] == "text"]
+    shown = [loaded(kind, part["image"], place) for one in messages for part in one["content"] if "image" in part]
+    if kind.templated:
+        return {"question": texts[-1] if texts else "", "picture": shown, MESSAGES: plain_messages(messages)}
+    if [one["role"] for one in messages] != ["user"] or not shown:
+        what = f"{place}: this model answers one question about a picture, or about several"
+        raise InputError(f"{what}: expected one message of the user, with a text and a picture")
+    return opened_input(kind, {"question": "\n".join(texts), "picture": shown}, place)
+
+
+def loaded(kind: PictureAnswering, picture: Any, place: str) -> Tensor:
+    """A picture, read from its file. Raises DataError, InputError for what is none."""
+    if isinstance(picture, (str, Path)):
+        channels = None if kind.picture is None else kind.picture[0]
+        picture = PictureFile(Path(picture).expanduser(), place, channels)
+    found = picture
+    if isinstance(picture, PictureFile):
+        found = replace(picture, white=kind.processing is None).load()
+    if not isinstance(found, Tensor):
+        raise InputError(f"{place}: a picture is the name of a file, or a tensor; this is {picture!r:.40}")
+    return found
+
+
+def ids_asked(kind: PictureAnswering, source: Mapping[str, Any]) -> list[int]:
+    """What the chat template writes of pictures and a question, or of a dialogue, as many markers in the place of each
+    picture as it has positions. Raises InputError for a text that names a special token, and for a template that does
+    not name each picture once."""
     tokenizer: Any = kind.target
-    special = tokenizer.special_in(question)
-    if special is not None:
-        raise InputError(f"the question holds {special}, which to this model is a sign of its own: take it out")
-    content = [{"type": "image"}, {"type": "text", "text": question}]
-    ids = tokenizer.encode_special(tokenizer.chat.render([{"role": "user", "content": content}]), template=False)
-    if ids.count(kind.marker) != 1:
+    content = [*({"type": "image"},) * count_in(source), {"type": "text", "text": str(source["question"])}]
+    messages = source.get(MESSAGES) or [{"role": "user", "content": content}]
+    for _, text in texts_in(messages):
+        special = tokenizer.special_in(text)
+        if special is not None:
+            raise InputError(f"the question holds {special}, which to this model is a sign of its own: take it out")
+    ids = tokenizer.encode_special(tokenizer.chat.render(messages), template=False)
+    if ids.count(kind.marker) != count_in(source):
         what = f"the chat template writes {ids.count(kind.marker)} signs of a picture (the id {kind.marker})"
-        raise InputError(f"{what}; expected 1, for the part of the type image: use a template that does")
-    place = ids.index(kind.marker)
-    return [*ids[:place], *(kind.marker,) * kind.places, *ids[place + 1 :]]
+        raise InputError(f"{what}; expected {count_in(source)}, one for each part of the type image: use a"
+                         " template that does")  # fmt: skip
+    return [copy for one in ids for copy in [one] * (kind.places if one == kind.marker else 1)]
 
 
 def search_for(settings: Any) -> SearchSettings | None:

@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor
 
-from ..data.pictures import PictureFile, with_channels
+from ..data.pictures import PictureFile, PictureFiles, with_channels
 from ..data.records import Record
+from ..data.splits import row_digest
 from ..errors import CheckpointError, DataError
 from ..settings import Settings
 from .picture_processing import FILE as PROCESSING
@@ -46,6 +47,48 @@ class PictureReading(Settings):
         channels = COLORS if channels is None else channels
         processing = processing_in(Path(self.preprocessing).expanduser(), channels)
         return processing, (channels, *made_size(processing, self.preprocessing))
+
+
+class SharedPictures:
+    """Which pictures stand in one row with which others: rows that share one, or that are joined by rows which do, have
+    one key.
+
+    digests  of pictures, by the file that holds each
+    joined   whether any row has several
+    """
+
+    def __init__(self) -> None:
+        self.digests: dict[Path | bytes, str] = {}
+        self.joined = False
+        self._above: dict[str, str] = {}
+
+    def key(self, digest: str) -> str:
+        """The least digest of all pictures that are joined with one."""
+        while (above := self._above.get(digest, digest)) != digest:
+            digest = above
+        return digest
+
+    def of(self, held: Any, place: str) -> list[str]:
+        """The digests of a row's pictures, which are joined. Raises DataError for one that cannot be read."""
+        digests = [self._digest(one, place) for one in each_of(held)]
+        self.joined |= len({*digests}) > 1
+        keys = sorted({*map(self.key, digests)})
+        self._above |= dict.fromkeys(keys[1:], keys[0])
+        return digests
+
+    def _digest(self, held: Any, place: str) -> str:
+        if not isinstance(held, PictureFile):
+            return row_digest(Record({"image": held}, place)).hex()
+        if held.file not in self.digests:
+            self.digests[held.file] = row_digest(Record({"image": held}, place)).hex()
+        return self.digests[held.file]
+
+
+def each_of(held: Any) -> list[Any]:
+    """A row's pictures, one or several, each as it is kept."""
+    if isinstance(held, PictureFiles):
+        return list(held.pictures)
+    return list(held) if isinstance(held, (list, tuple)) else [held]
 
 
 class PictureRow(Mapping[str, Tensor]):

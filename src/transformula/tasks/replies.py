@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from ..data.conversations import REPLIES
 from ..data.lines import excerpt
 from ..data.messages import LISTS, TOOLS, Message, check_results, message_text, messages_of, texts_in, tools_of
+from ..data.pictures import PictureFile
 from ..errors import InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..tokenizers.base import Tokenizer
@@ -27,6 +29,8 @@ from .writing import Continuation, end_of, write_after
 
 REPLIES_AT_ONCE = 64  # replies that are written together
 MAX_REPLY_TOKENS = 256  # tokens of a reply of a model of others, at most, where nothing is said
+PICTURE = "picture"  # of an object that is replied to: the pictures of its last message
+NO_PICTURES = "this model reads no picture among its messages; leave it out, or name a model that does"
 OLDEST_LEFT_OUT, PART_READ = "the oldest messages were left out", "of a long message the last part was read alone"
 
 
@@ -59,11 +63,13 @@ class Prompt(NamedTuple):
     ids       tokens
     note      what of the dialogue is not in it
     left_out  how many messages, the oldest
+    inputs    what the model is given beside it, by name
     """
 
     ids: list[int]
     note: str = ""
     left_out: int = 0
+    inputs: Mapping[str, Any] = MappingProxyType({})
 
 
 def is_dialogue(given: Any) -> bool:
@@ -155,12 +161,12 @@ class Replying(Predictor):
         """The tokens of replies, their ends included, as they are scored."""
         return [one.ids for one in written]
 
-    def scores(self, model: Any, prompts: Sequence[list[int]], written: Sequence[Continuation]) -> list[float]:
+    def scores(self, model: Any, prompts: Sequence[Prompt], written: Sequence[Continuation]) -> list[float]:
         """Log P of a token of each reply after its prompt, on average, its end included."""
         texts = []
         for prompt, ids in zip(prompts, self.replied(written), strict=True):
-            whole = np.array([*prompt, *ids])[: None if self.context is None else self.context + 1]
-            texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt)))
+            whole = np.array([*prompt.ids, *ids])[: None if self.context is None else self.context + 1]
+            texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt.ids)))
         return [-score.nats / score.tokens for score in text_scores(model, texts)]
 
     def check_roles(self, messages: Sequence[Message], place: str) -> None:
@@ -175,6 +181,8 @@ class Replying(Predictor):
         histories = []
         for number, source in enumerate(inputs, 1):
             row = source if isinstance(source, Mapping) else {"messages": source}
+            if PICTURE in row:
+                raise InputError(f"source {number}: {NO_PICTURES}")
             if not isinstance(row.get("messages"), (str, list, tuple)) or not {*row} <= {"messages", *LISTS}:
                 raise InputError(
                     f"source {number}: expected a text, a list of messages, or an object with `messages` and `tools`,"
@@ -203,7 +211,7 @@ class Replying(Predictor):
             some = rows[first : first + REPLIES_AT_ONCE]
             seeded = settings.model_copy(update={"seed": settings.seed + first})
             written = replies_after(chat, models[0], [inputs[row] for row in some], seeded, on_text)
-            scores = chat.scores(models[0], [each.prompt.ids for each in written], [each.written for each in written])
+            scores = chat.scores(models[0], [each.prompt for each in written], [each.written for each in written])
             for row, (prompt, one, room), score in zip(some, written, scores, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
@@ -256,7 +264,10 @@ def replies_after(
     # the last one written is not read
     left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
     forms = forms_of(chat, dialogues, settings)
-    written = write_after(model, chat.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms)
+    inputs = {name: [each.inputs[name] for each in prompts] for name in prompts[0].inputs}
+    written = write_after(
+        model, chat.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms, inputs=inputs
+    )
     return list(map(ReplyWritten, prompts, written, left))
 
 
@@ -274,17 +285,36 @@ def parts_of(
 
 
 class Conversation:
-    """A dialogue that goes on: `reply` adds a message and its reply to `messages`."""
+    """A dialogue that goes on: `reply` adds a message and its reply to `messages`, with the pictures that were shown
+    since the last one."""
 
     def __init__(self, chat: Any, model: Any, settings: ReplySettings) -> None:
         self.chat, self.model, self.settings = chat, model, settings
         self.messages: list[Message] = []
+        self.shown: list[PictureFile] = []
+
+    @property
+    def sees(self) -> bool:
+        """Whether pictures may be shown."""
+        return bool(self.chat.reads == "both")
+
+    def show(self, picture: str) -> None:
+        """Show a file before the next message. Raises InputError, DataError."""
+        if not self.sees:
+            raise InputError(NO_PICTURES)
+        file = PictureFile(Path(picture).expanduser(), "the conversation")
+        file.load()
+        self.shown.append(file)
+
+    def reset(self) -> None:
+        self.messages, self.shown = [], []
 
     def reply(self, text: str, on_text: Callable[[str], None], role: str = "user") -> Reply:
         """The reply to a message, of the user or of the role "tool": what the call before it gave. `on_text` is called
         with each piece of it as it is written. Raises InputError, DataError for a result without a call."""
         if role == "user":
-            messages = [*self.messages, *self.chat.opened([text])[0]]
+            asked = {"messages": text, PICTURE: self.shown} if self.shown else text
+            messages = [*self.messages, *self.chat.opened([asked])[0]]
         else:
             messages = [*self.messages, *messages_of([{"role": role, "content": text}], "the result", whole=False)]
             check_results(messages, "the conversation")
@@ -293,7 +323,7 @@ class Conversation:
         reply: Reply = self.chat.predict([self.model], [messages], self.settings, on_text=show)[0][0]
         content = read_calls(reply.text)[0] if reply.tool_calls else reply.text
         called = {"tool_calls": reply.tool_calls} if reply.tool_calls else {}
-        self.messages = [*messages, {"role": REPLIES, "content": content, **called}]
+        self.messages, self.shown = [*messages, {"role": REPLIES, "content": content, **called}], []
         return reply
 
 
@@ -359,18 +389,22 @@ class TemplatedChat(Replying):
             return False
         return True
 
+    def begun(self, messages: Sequence[Message], tools: Mapping[str, Any]) -> Prompt:
+        """What the template writes of messages, all of them."""
+        assert self.tokenizer.chat is not None
+        return Prompt(self.tokenizer.encode_special(self.tokenizer.chat.render(messages, **tools), template=False))
+
     def prompt(self, messages: Sequence[Message], settings: ReplySettings) -> Prompt:
         """What the template makes of the messages. Those that are left out go up to a message of the user."""
-        assert self.tokenizer.chat is not None
         listed, before, rest = parts_of(self, messages, settings)
         tools = {"tools": listed[0]["tools"]} if listed else {}
         asked = [0, *(n for n, one in enumerate(rest) if n and one["role"] == "user")]
         kept, least = self.room(settings)
         for older in asked:
-            read = [*before, *rest[older:]]
-            ids = self.tokenizer.encode_special(self.tokenizer.chat.render(read, **tools), template=False)
+            made = self.begun([*before, *rest[older:]], tools)
+            ids = made.ids
             if self.context is None or len(ids) + (least if older == asked[-1] else kept) <= self.context + 1:
-                return Prompt(ids, self.left_out(older), older)
+                return made._replace(note=self.left_out(older), left_out=older)
         raise InputError(
             f"the dialogue has {len(ids)} tokens, and a reply may have {least}: together more than the {self.context}"
             f" that the model reads; shorten it, or the reply: {setting('max_tokens', str(max(1, least // 4)))}"

@@ -121,14 +121,24 @@ class EncodedRows:
     ) -> EncodedRows:
         """Records, encoded, and cut to so many tokens, the end included."""
 
-        def encoded(side: str, tokenizer: Tokenizer, most: int | None) -> Encoded:
-            before, after = writing.before_source, tokenizer.marks.source[1]
-            if side == "target":
-                before, after = tokenizer.marks.target[1:], (end_of(tokenizer),)
-            return Encoded.of_texts(writing.spelling.texts(records, side), tokenizer, after, most, before)
+        def encoded(side: str, tokenizer: Tokenizer, most: int | None, marks: Any, rows: Sequence[Record]) -> Encoded:
+            before, after = marks
+            return Encoded.of_texts(writing.spelling.texts(rows, side), tokenizer, after, most, before)
 
-        sources = None if writing.source is None else encoded("source", writing.source, source)
-        return cls(records, sources, encoded("target", writing.target, target), writing)
+        marks: tuple[Sequence[int], ...] = (writing.target.marks.target[1:], (end_of(writing.target),))
+        targets = encoded("target", writing.target, target, marks, records)
+        if writing.source is None:
+            return cls(records, None, targets, writing)
+        sources = dict[int, np.ndarray]()
+        sizes = np.array([len(writing.before_source(record)) for record in records], dtype=np.int64)
+        for size in np.unique(sizes):  # which differ where tokens stand for one picture or for several
+            places = np.flatnonzero(sizes == size).tolist()
+            marks = (writing.before_source(records[places[0]]), writing.source.marks.source[1])
+            part = encoded("source", writing.source, source, marks, [records[place] for place in places])
+            if len(places) == len(records):
+                return cls(records, part, targets, writing)
+            sources |= dict(zip(places, map(part.__getitem__, range(len(places))), strict=True))
+        return cls(records, Encoded([sources[place] for place in range(len(records))]), targets, writing)
 
     def part(self, rows: np.ndarray) -> EncodedRows:
         sources = None if self.sources is None else Encoded([self.sources[row] for row in rows])

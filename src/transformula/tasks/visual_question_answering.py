@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ..data.pictures import NAMING, PictureFile
+from ..data.pictures import NAMING
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import Named, Seq2SeqSettings
 from ..data.sources import need_sources
 from ..data.spelling import Spelling
-from ..data.splits import SplitRows, read_split, row_digest
+from ..data.splits import SplitRows, read_split
 from ..data.tokenizing import folder_named
 from ..errors import ConfigError
 from ..language.graph import Architecture
@@ -30,13 +31,13 @@ from ..tokenizers.base import Tokenizer
 from .answers import ANSWER
 from .base import task
 from .picture_answering import PictureAnswering, positions_in, scattered
-from .picture_rows import PictureReading
+from .picture_rows import PictureReading, SharedPictures, each_of
 from .scores.baselines import constant
 from .scores.vqa import GivenAnswers, Rule, blind_answer, picture_answers, rule_for, usual_answer, words_of
 from .seq2seq import COLUMNS, Seq2SeqEvaluation, SequenceToSequence
 from .seq2seq_data import RowSource
 
-IMAGES = ("image", "picture", "image_path", *NAMING)  # common names of columns
+IMAGES = ("image", "images", "picture", "pictures", "image_path", *NAMING)  # common names of columns
 QUESTIONS = ("question", "source")
 ANSWERS = ("answer", "multiple_choice_answer", "target")
 KIND_WORDS = 2  # first words of a question that are its kind where nothing else says it
@@ -55,8 +56,8 @@ class PictureColumns(Settings):
     """Which columns hold the picture and the kind of the question."""
 
     image: str | None = Field(
-        None, description="the column of the picture: a file's name, or what a data set of the hub holds; by default"
-        " 'image', or another usual name",
+        None, description="the column of the picture, or of a list of several: a file's name, or what a data set of the"
+        " hub holds; by default 'image', or another usual name",
     )  # fmt: skip
     kind: str | None = Field(
         None, description="the column of the kind of a question, of which each has a score of its own; by default"
@@ -84,7 +85,7 @@ class VisualQuestionEvaluation(AnswerAccuracy, PictureColumns, Seq2SeqEvaluation
 
 class VisualQuestions(RowSource):
     """Records with the fields `image`, `source` (the question), `target` (its answer), `references` (all answers),
-    `kind`, and `picture`, a hash of the pixels."""
+    `kind`, and `picture`, a hash of the pixels, the same of rows that share a picture."""
 
     compared = ("picture",)
     gallery = "llava"
@@ -92,16 +93,23 @@ class VisualQuestions(RowSource):
     named = ("a table with a column of pictures, as in rows.jsonl", "questions")
 
     def split(self, settings: Any) -> SplitRows:
-        return read_split(settings, self.read, self.compared, self.compared, None)
+        shared = SharedPictures()
+        read = partial(self.read, shared=shared)
+        rows = read_split(settings, read, self.compared, self.compared, None)
+        # what was read last may have joined pictures that stood apart before
+        return read_split(settings, read, self.compared, self.compared, None) if shared.joined else rows
 
-    def read(self, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
+    def read(
+        self, sources: Named, settings: Any, key: str, notes: list[str], shared: SharedPictures | None = None
+    ) -> list[Record]:
         assert sources is not None
         columns = columns_for(sources, settings)
-        kinds = {"image": "picture", **({"references": "answers"} if "references" in columns else {})}
+        kinds = {"image": "pictures", **({"references": "answers"} if "references" in columns else {})}
         reading = {"join": settings.join, "like": settings.data, "optional": ("kind",), **settings.reading}
         records = read_records(sources, columns, kinds=kinds, **reading)
-        digests: dict[Any, str] = {}
-        return [with_answer(row, digests) for row in records.read_all(key, notes, "questions")]
+        shared, rows = shared or SharedPictures(), records.read_all(key, notes, "questions")
+        digests = [shared.of(row.held("image"), row.place) for row in rows]
+        return [with_answer(row, shared.key(own[0])) for row, own in zip(rows, digests, strict=True)]
 
     def tokenizers(
         self, settings: Any, rows: SplitRows, reads: str, numbers: Mapping[str, Any]
@@ -118,18 +126,19 @@ class VisualQuestions(RowSource):
         settings: Any, numbers: Mapping[str, Any],
     ) -> PictureAnswering:  # fmt: skip
         tokenizer, marker = tokenizers["target"], numbers["marker"]
-        processing, shape = settings.read_as(rows.training[0]["image"], numbers.get("channels"))
+        processing, shape = settings.read_as(each_of(rows.training[0]["image"])[0], numbers.get("channels"))
         if marker is None:
             marker = max(tokenizer.vocab + 1, int(numbers.get("vocab") or 0)) - 1
         made = PictureAnswering(
             task, tokenizer, tokenizer, "tokens", picture=shape, spelling=spelling, marker=marker,
             places=positions_in(numbers["positions"], *shape[1:]), processing=processing, blind=settings.blind,
         )  # fmt: skip
-        needed = len(made.before_source) + len(tokenizer.marks.source[1])
+        every = [*rows.training, *rows.validation, *rows.test]
+        needed = max(len(made.before_source(row)) for row in every) + len(tokenizer.marks.source[1])
         if settings.max_source is not None and settings.max_source <= needed:
             raise ConfigError(
-                f"max_source: {settings.max_source} tokens leave no room for a question: the picture's positions and"
-                f" the end are {needed} of them; say more"
+                f"max_source: {settings.max_source} tokens leave no room for a question: the positions of pictures"
+                f" and the end are {needed} of them; say more"
             )
         return made
 
@@ -151,13 +160,9 @@ def columns_for(sources: Any, settings: Any) -> dict[str, str | int]:
     return {field: column for field, column in columns.items() if column is not None}
 
 
-def with_answer(record: Record, digests: dict[Any, str]) -> Record:
-    """A record with one answer, all answers, its kind, and a hash of its picture. Raises DataError for a picture that
-    cannot be read."""
+def with_answer(record: Record, picture: str) -> Record:
+    """A record with one answer, all answers, its kind, and the hash of its picture."""
     held, question = record.held("image"), str(record["source"])
-    file = held.file if isinstance(held, PictureFile) else id(held)
-    if file not in digests:
-        digests[file] = row_digest(record, ("image",)).hex()
     listed = record.get("references") or [record["target"]]
     assert isinstance(listed, list)
     answers = [text for text in map(str, listed) if text.strip()]
@@ -167,7 +172,7 @@ def with_answer(record: Record, digests: dict[Any, str]) -> Record:
         "target": str(record.get("target") or "").strip() or Counter(answers).most_common(1)[0][0],
         "references": answers,
         "kind": str(record.get("kind") or "").strip() or words_of(question, KIND_WORDS),
-        "picture": digests[file],
+        "picture": picture,
     }
     return Record(values, record.place, record.group)
 

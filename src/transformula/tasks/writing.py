@@ -99,7 +99,7 @@ class Continuation(NamedTuple):
 def write_after(
     module: Any, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None, *, most: Sequence[int] | None = None, apart: bool = False,
-    draft: Any = None, forms: Sequence[Any] | None = None,
+    draft: Any = None, forms: Sequence[Any] | None = None, inputs: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Continuation]:  # fmt: skip
     """What follows the tokens of each prompt, of at most `most` tokens each.
 
@@ -107,6 +107,7 @@ def write_after(
     apart    what is written is a text of its own, not the rest of one with the prompt
     draft    a model that guesses tokens
     forms    what each text keeps to, or None; by default what the settings say
+    inputs   what the model is given for each beside its prompt, by name
     """
     pieces = [tokenizer.stream(() if apart else prompt) for prompt in prompts]
     streams = [StoppingStream(each, stop=settings.stop, end=tokenizer.ends) for each in pieces]
@@ -126,7 +127,7 @@ def write_after(
     constraints = [form and form.begin(tokenizer) for form in forms or [None] * len(prompts)]
     rows = generate(
         module, prompts, settings, draft=draft, most=most, finished=done, on_token=push,
-        constraints=constraints if any(constraints) else None,
+        constraints=constraints if any(constraints) else None, inputs=inputs,
     )  # fmt: skip
     complete = [each is not None and each.complete for each in constraints]
     ended = [stream.finished or whole for stream, whole in zip(streams, complete, strict=True)]
@@ -208,9 +209,8 @@ class Writing(Predictor):
         """The least that a model's text says, by number: {"vocab": 300}."""
         return {}
 
-    @property
-    def before_source(self) -> Sequence[int]:
-        """The tokens before a text that it reads."""
+    def before_source(self, source: Any) -> Sequence[int]:
+        """The tokens before the text of an input, or of a record: for a picture that stands beside it, too."""
         return () if self.source is None else self.source.marks.source[0]
 
     def input_of(self, record: Record) -> Any:
@@ -269,8 +269,10 @@ class Writing(Predictor):
                     text = self.spelling.written(text, prefix)
                     written[row].append(Written(text, h.score, h.log_probability, len(h.tokens)))
             cut = [False] * len(rows)
-            if self.room is not None:
-                cut = [len(ids) > self.room for ids in self.encode_whole([inputs[row] for row in rows])]
+            if self.most is not None and self.source is not None:
+                texts = [inputs[row] for row in rows]
+                each = zip(map(self.room, texts), self.encode_whole(texts), strict=True)
+                cut = [room is not None and len(ids) > room for room, ids in each]
             for row, answers in zip(rows, noted([written[row] for row in rows], cut, self.most or 0), strict=True):
                 written[row] = list(answers)
             if progress is not None:
@@ -290,21 +292,22 @@ class Writing(Predictor):
         that the tokenizer does not know."""
         assert self.source is not None
         end_of(self.source)
-        marks = (self.before_source, self.source.marks.source[1])
-        before, after = (np.array(each, dtype=np.int64) for each in marks)
-        return [np.concatenate([before, ids[: self.room], after]) for ids in self.encode_whole(sources)]
+        after, rows = np.array(self.source.marks.source[1], dtype=np.int64), []
+        for source, ids in zip(sources, self.encode_whole(sources), strict=True):
+            before = np.array(self.before_source(source), dtype=np.int64)
+            rows.append(np.concatenate([before, ids[: self.room(source)], after]))
+        return rows
 
     def encode_whole(self, sources: Sequence[Value]) -> list[np.ndarray]:
         """Token ids of texts, however long they are."""
         assert self.source is not None
         return self.source.encode_many([self.spelling.source(str(text)) for text in sources])
 
-    @property
-    def room(self) -> int | None:
+    def room(self, source: Any) -> int | None:
         """Tokens of a text that are read at most, without what stands around it; None: any."""
         if self.most is None or self.source is None:
             return None
-        return self.most - len(self.before_source) - len(self.source.marks.source[1])
+        return self.most - len(self.before_source(source)) - len(self.source.marks.source[1])
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
         """Pictures as the model reads them; see `picture_numbers`."""

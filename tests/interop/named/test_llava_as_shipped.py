@@ -99,6 +99,17 @@ def test_it_writes_what_transformers_writes(folder: Path, pictures: list[str]) -
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_transparent_pictures_are_read_as_transformers_reads_them(folder: Path, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(5).integers(0, 255, (40, 33, 4), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "clear.png")
+    kind: Any = Model.from_folder(folder).predictor
+    ((found,),) = kind.pictures(kind.opened([{"question": "the cat", "picture": str(tmp_path / "clear.png")}]))
+    processor = transformers.CLIPImageProcessor.from_pretrained(folder)
+    expected = processor(Image.open(tmp_path / "clear.png").convert("RGB"), return_tensors="pt")["pixel_values"][0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_it_is_asked_by_the_verb(folder: Path, pictures: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["answer", str(folder), "the cat", "--picture", pictures[0], "--max-answer", "3"]) == 0
     assert capsys.readouterr().out.endswith("\n")
