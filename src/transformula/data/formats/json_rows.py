@@ -12,6 +12,7 @@ from ...errors import DataError
 from ..format import BadRow, Options, Row, formats, kind_of, place_of
 from ..lines import BadLine, excerpt, lines_of, skip_or_raise, utf8_of
 from .squad import squad_rows
+from .vqa import is_vqa, vqa_rows
 
 
 @formats.register("jsonl", takes=("join", "encoding", "start"))
@@ -33,8 +34,8 @@ def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
 
 @formats.register("json", takes=("join", "encoding"))
 def read_json(path: Path, options: Options) -> Iterator[Row]:
-    """A row for each entry of a list, or each question of an object that is a file of SQuAD; or for each line, of a
-    file that is one of lines in spite of its name. Errors as with lines."""
+    """A row for each entry of a list, or each question of an object that is a file of SQuAD or VQA; or for each line,
+    of a file that is one of lines in spite of its name. Errors as with lines."""
     text = str(utf8_of(path, options.encoding), "utf-8")
     if is_lines(text):
         yield from read_jsonl(path, options)
@@ -43,10 +44,14 @@ def read_json(path: Path, options: Options) -> Iterator[Row]:
     if isinstance(rows, dict) and "data" in rows:
         yield from squad_rows(rows, path)
         return
+    if is_vqa(rows):
+        read = lambda other: parse_value(str(utf8_of(other, options.encoding), "utf-8"), other)  # noqa: E731
+        yield from vqa_rows(rows, path, read, options.met)
+        return
     if not isinstance(rows, list):
         raise DataError(
             f"is {kind_of(rows)}; expected a list of objects, or lines of them in a .jsonl file; or, as SQuAD"
-            " has it, an object with `data`",
+            " has it, an object with `data`, or, as VQA has it, one with `questions`",
             path=path,
         )
     for number, value in enumerate(rows, 1):
