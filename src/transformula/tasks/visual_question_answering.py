@@ -127,6 +127,13 @@ class VisualQuestions(RowSource):
     ) -> PictureAnswering:  # fmt: skip
         tokenizer, marker = tokenizers["target"], numbers["marker"]
         processing, shape = settings.read_as(each_of(rows.training[0]["image"])[0], numbers.get("channels"))
+        side = numbers.get("side")
+        if side is not None and shape[1:] != (side, side):
+            raise ConfigError(
+                f"pictures of {shape[1]} x {shape[2]} pixels are given to a model of {side} x {side}: say --side"
+                f" {max(shape[1:])} where they are square, or name a folder that says how they become so:"
+                " --preprocessing FOLDER"
+            )
         if marker is None:
             marker = max(tokenizer.vocab + 1, int(numbers.get("vocab") or 0)) - 1
         made = PictureAnswering(
@@ -196,12 +203,13 @@ class VisualQuestionAnswering(SequenceToSequence):
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, Any]:
-        """And how many positions a picture has, as `positions_in` reads it, and in the places of which id they stand;
-        None: the last id of all."""
+        """And how many positions a picture has, as `positions_in` reads it, in the places of which id they stand, None:
+        the last id of all; and the side of pictures, where the text has that number."""
         call = scattered(architecture)
         marker, last = int(call.called.options["id"]), int(architecture.numbers["vocab"]) - 1
         positions = description(call.args[2].sequence, architecture)
-        numbers = {"positions": positions, "marker": None if marker == last else marker}
+        side = architecture.numbers.get("side")
+        numbers = {"positions": positions, "marker": None if marker == last else marker, "side": side}
         return {**super().numbers_of(architecture, stated), **numbers}
 
     @classmethod
