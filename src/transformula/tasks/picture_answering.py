@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..data.messages import Message, texts_in
-from ..data.pictures import PictureFile
+from ..data.pictures import PictureFile, with_channels
 from ..data.records import Record
 from ..errors import CheckpointError, InputError
 from ..generation.settings import AnswerSettings, SearchSettings
@@ -28,12 +28,16 @@ from ..model.dataflow import description
 from ..structured import load_json
 from .image_classification import processing_of_others
 from .picture_messages import pictured_messages, plain_messages
+from .picture_processing import PROPORTIONS, SPLIT, TILES, sizing_of
 from .picture_rows import PictureRow, each_of
+from .picture_tiles import SIGNS, grid_of, tiles_of, with_pictures
 from .predictor import FILE, OfOthers, Predictor, Progress, predictor
 from .writing import Writing, Written
 
-OWN = ("marker", "places", "processing", "blind", "templated")  # what predictor.json says beside pairs.json
+# What predictor.json says beside pairs.json.
+OWN = ("marker", "places", "processing", "blind", "templated", "layout", "sign")
 GRAY = "gray picture"
+TILED = (TILES, SPLIT, PROPORTIONS)  # of the ways in which pictures get their size
 PICTURE_TYPES = (str, Path, Tensor, PictureFile)  # what a person gives as one
 ASKED = '{"question": "How many ...?", "picture": "chart.png"}'
 MESSAGES = "messages"  # of an input that is a dialogue
@@ -49,6 +53,8 @@ class PictureAnswering(Writing):
                 value / 127.5 - 1
     blind       every picture is gray: the model was trained without them
     templated   the chat template of the tokenizer says what stands around a question: the model is one of others
+    layout      its family, which says what stands around the tiles of a picture; see `picture_tiles.py`
+    sign        the name of the token `marker`
     """
 
     marker: int = 0
@@ -56,6 +62,8 @@ class PictureAnswering(Writing):
     processing: dict[str, Any] | None = None
     blind: bool = False
     templated: bool = False
+    layout: str = ""
+    sign: str = ""
 
     columns = ("question", "picture")
     reads = "both"
@@ -83,10 +91,13 @@ class PictureAnswering(Writing):
             raise CheckpointError(f"{what}: copy chat_template.jinja from where the model was made")
         call = scattered(model.architecture)
         processing, picture = processing_of_others(model.folder, model.architecture)
-        positions = description(call.args[2].sequence, model.architecture)
+        positions, marker = description(call.args[2].sequence, model.architecture), int(call.called.options["id"])
+        if marker >= model.tokenizer.vocab:
+            raise CheckpointError(f"{model.folder}: the tokenizer has no token of the id {marker}, a picture's")
         return cls(
             model.task, model.tokenizer, model.tokenizer, "tokens", picture=tuple(picture), processing=processing,
-            marker=int(call.called.options["id"]), places=positions_in(positions, *picture[1:]), templated=True,
+            marker=marker, places=positions_in(positions, *picture[1:]), templated=True,
+            layout=str(model.config.get("model_type")), sign=str(model.tokenizer.names[marker]),
         )  # fmt: skip
 
     def is_one(self, given: Any) -> bool:
@@ -106,6 +117,9 @@ class PictureAnswering(Writing):
             numbers = [torch.zeros(0, *self.picture)]
             for held in each_of(each["picture"]):
                 place = held.place if isinstance(held, PictureFile) else f"picture {number}"
+                if self.templated and self.processing is not None and sizing_of(self.processing) in TILED:
+                    numbers.append(tiles_of(with_channels(held, self.picture[0]), self.processing))
+                    continue
                 image = PictureRow(held, self.picture, place, self.processing)["image"]
                 numbers.append((image if image.is_floating_point() else image.float() / 127.5 - 1)[None])
             rows.append(torch.cat(numbers))
@@ -163,7 +177,7 @@ class PictureAnswering(Writing):
         pairs = super().load(folder)
         if pairs.picture is None:
             raise CheckpointError(f"{folder / FILE}: the size of its pictures is missing; copy the folder again")
-        return replace(pairs, **{name: own[name] for name in OWN})
+        return replace(pairs, **{name: own[name] for name in OWN if name in own})
 
 
 def count_in(source: Any) -> int:
@@ -219,14 +233,18 @@ def ids_asked(kind: PictureAnswering, source: Mapping[str, Any]) -> list[int]:
     messages = source.get(MESSAGES) or [{"role": "user", "content": content}]
     for _, text in texts_in(messages):
         special = tokenizer.special_in(text)
+        if special is None and SIGNS.get(kind.layout, kind.sign) in text:
+            special = SIGNS.get(kind.layout, kind.sign)
         if special is not None:
             raise InputError(f"the question holds {special}, which to this model is a sign of its own: take it out")
-    ids = tokenizer.encode_special(tokenizer.chat.render(messages), template=False)
-    if ids.count(kind.marker) != count_in(source):
-        what = f"the chat template writes {ids.count(kind.marker)} signs of a picture (the id {kind.marker})"
-        raise InputError(f"{what}; expected {count_in(source)}, one for each part of the type image: use a"
-                         " template that does")  # fmt: skip
-    return [copy for one in ids for copy in [one] * (kind.places if one == kind.marker else 1)]
+    grids = [grid_of(kind.processing, *each.shape[1:]) for each in each_of(source["picture"])]
+    text = with_pictures(tokenizer.chat.render(messages), kind.layout, kind.sign, kind.places, grids)
+    ids: list[int] = tokenizer.encode_special(text, template=False)
+    wanted = kind.places * sum(rows * columns + 1 for rows, columns in grids)
+    if ids.count(kind.marker) != wanted:
+        what = f"what stands for the pictures holds {ids.count(kind.marker)} times the id {kind.marker}"
+        raise InputError(f"{what}; expected {wanted}: the tokenizer is not that of this model")
+    return ids
 
 
 def search_for(settings: Any) -> SearchSettings | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from .predictor import FILE as PREDICTOR
 from .scripts.picture_steps import picture_numbers
 
 FILE = "preprocessor_config.json"
+PROCESSOR = "processor_config.json"  # which has the same under a key, as later versions of transformers write it
 TYPE, FORMER_TYPE = "image_processor_type", "feature_extractor_type"  # keys that name the class
 COMMON = {
     "do_resize": True, "do_center_crop": False, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
@@ -31,9 +32,11 @@ NEEDED = ("size", "resample", "crop_size", "crop_pct", "image_mean", "image_std"
 UNUSED = (TYPE, FORMER_TYPE, "processor_class", "do_convert_rgb", "do_reduce_labels", "reduce_labels", "data_format",
     "input_data_format", "return_tensors", "device", "disable_grouping", "image_seq_length", "default_to_square",
     "feature_extractor_class", "_valid_processor_keys")  # fmt: skip
+COUNTS = ("min_size", "min_patches", "max_patches")  # keys that are whole numbers
 FILTERS = 6  # of Pillow, by their numbers from 0
 MOST = 10_000  # pixels of a side
 STEPS: Any = picture_numbers
+TILES, SPLIT, PROPORTIONS = "tiles", "split", "padded"  # sizings of `picture_tiles.py`
 LARGE = 384  # a side from which on the sizing `crop` crops nothing
 
 Processing = Mapping[str, Any]
@@ -58,6 +61,8 @@ def read_processing(folder: Path, channels: int) -> dict[str, Any]:
     """What the folder of a model says of pictures with so many channels. Raises CheckpointError, with the file and
     what to do."""
     path = folder / FILE
+    if not path.is_file() and (folder / PROCESSOR).is_file():
+        path = folder / PROCESSOR
     if not path.is_file():
         what = f"{path}: the file is missing, which says how a picture becomes numbers"
         remedy = "copy it from where the model was made, or write it there by AutoImageProcessor's save_pretrained"
@@ -68,6 +73,8 @@ def read_processing(folder: Path, channels: int) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy it again") from None
     if not isinstance(said, dict):
         raise CheckpointError(f"{path}: expected a mapping of keys to values; copy it again")
+    if path.name == PROCESSOR:
+        said = said.get("image_processor") or {}
     name = class_named(path, said)
     processing = {TYPE: name, **resolved(path, said, name)}
     check_processing(path, processing, channels)
@@ -100,15 +107,21 @@ def resolved(path: Path, said: Mapping[str, Any], name: str) -> dict[str, Any]:
     own = known()["classes"][name]
     usual = {**COMMON, **own["keys"]}
     readable = [*COMMON, *(key for key in NEEDED if key in usual or key == "crop_size")]
-    ignored = own.get("ignored", ())
+    ignored, more = own.get("ignored", ()), own.get("more", {})
+    readable += more
+    usual |= more
     for key, value in said.items():
-        if key not in readable and key not in UNUSED and value not in (None, False):
+        if key not in (*readable, *UNUSED, *own.get("padding", ())) and value not in (None, False):
             near = nearest(key, readable)
             what = f"{path}: {key} is {shortened(repr(value))}, which {name} is not known to read"
             remedy = "take the key out, if the model was trained so"
             raise CheckpointError(f"{what};{did_you_mean(near)} {remedy}", near=near)
     values = {key: usual.get(key) if said.get(key) is None else said[key] for key in readable if key not in ignored}
     square = own["sizing"] == "square" if said.get("default_to_square") is None else said["default_to_square"]
+    if own["sizing"] == SPLIT:
+        for key in ("size", "max_image_size"):
+            values[key] = longest_of(path, key, values[key])
+        return values
     values["size"] = sides_of(path, "size", values["size"], bool(square))
     if values.get("crop_size") is not None:
         values["crop_size"] = sides_of(path, "crop_size", values["crop_size"], True)
@@ -130,6 +143,26 @@ def sides_of(path: Path, key: str, value: Any, square: bool) -> dict[str, int]:
     return dict(sides)
 
 
+def longest_of(path: Path, key: str, value: Any) -> dict[str, int]:
+    """{"longest_edge": n} of what a file says. Raises CheckpointError."""
+    side = value.get("longest_edge") if isinstance(value, dict) else value
+    if type(side) is not int or not 1 <= side <= MOST:
+        expected = f"expected longest_edge, a whole number from 1 to {MOST:,}"
+        raise CheckpointError(f"{path}: {key} is {shortened(repr(value))}: {expected}")
+    return {"longest_edge": side}
+
+
+def check_simple(processing: Processing, refuse: Callable[[str, str], CheckpointError]) -> None:
+    """Raise CheckpointError for a switch, a number or a filter that is none."""
+    for key, value in processing.items():
+        if key.startswith(("do_", "crop_to")) and not isinstance(value, bool):
+            raise refuse(key, "true or false")
+        if key in COUNTS and (type(value) is not int or not 1 <= value <= MOST):
+            raise refuse(key, f"a whole number from 1 to {MOST:,}")
+    if type(processing["resample"]) is not int or not 0 <= processing["resample"] < FILTERS:
+        raise refuse("resample", f"the number of a filter of Pillow, 0 to {FILTERS - 1}")
+
+
 def check_processing(path: Path, processing: Processing, channels: int) -> None:
     """Raise CheckpointError for a value that no picture of so many channels can be processed by."""
 
@@ -139,11 +172,7 @@ def check_processing(path: Path, processing: Processing, channels: int) -> None:
     def numbers(value: Any) -> bool:
         return all(type(n) in (int, float) and math.isfinite(n) for n in value)
 
-    for key, value in processing.items():
-        if key.startswith("do_") and not isinstance(value, bool):
-            raise refuse(key, "true or false")
-    if type(processing["resample"]) is not int or not 0 <= processing["resample"] < FILTERS:
-        raise refuse("resample", f"the number of a filter of Pillow, 0 to {FILTERS - 1}")
+    check_simple(processing, refuse)
     if not numbers([processing["rescale_factor"]]) or processing["rescale_factor"] <= 0:
         raise refuse("rescale_factor", "a number above 0")
     if "crop_pct" in processing and (not numbers([processing["crop_pct"]]) or not 0 < processing["crop_pct"] <= 1):
@@ -184,8 +213,10 @@ def steps_of(processing: Processing, channels: int) -> dict[str, Any]:
 
 
 def resizing_of(processing: Processing) -> tuple[list[Any], list[list[int]]]:
-    """How a picture is resized, and what is cropped with that."""
+    """How a picture is resized, and what is cropped with that; of one that is cut into tiles, the whole."""
     size, sizing, crops = processing["size"], sizing_of(processing), list[list[int]]()
+    if sizing == SPLIT:
+        return ["exact", *[processing["max_image_size"]["longest_edge"]] * 2], crops
     share = processing["crop_pct"] if sizing in ("crop", "scaled") else 1
     if sizing == "crop":
         side = size["shortest_edge"]
