@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.api.test_exporting import LABELED, trained
+from transformula.api.kept_answers import KeptAnswers
 from transformula.cli import main
-from transformula.cli.kept_answers import KeptAnswers
 from transformula.tasks.classification import Classifier
 
 

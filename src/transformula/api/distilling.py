@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_io import disk_errors, write_whole
-from ..errors import ConfigError, DataError, InputError, setting
+from ..errors import ConfigError, DataError, InputError, join_words, setting
 from ..plain import TextPage, several
+from .kept_answers import KeptAnswers
 from .model import Model
 from .reading import set_threads
 from .starting import run_record
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 PROMPT_TOKENS = 16  # of a training document with which the teacher goes on, where nothing is said
 PROVENANCE = ".provenance.json"  # beside the file: who wrote it, from what, how
-OPENED = 512  # sources that are read together
+OPENED = 128  # sources that are read together, and whose targets are kept together
+AT_ONCE = 64  # prompts with which the teacher goes on together
 METHOD = "sequence-level distillation (Kim and Rush 2016)"
 
 
@@ -70,14 +73,18 @@ def distill(
     prompt_tokens  of a language model: the tokens of each document with which it goes on (default: 16)
     settings       of the search, fields of SearchSettings (`beam`, ...); of a language model of SamplingSettings
 
-    Raises InputError for a model that writes nothing, or a file that is there; DataError, ConfigError.
+    What is written is kept beside the file, in .OUT.answers, so that a call that was stopped and is made again goes on
+    where it was, and comes to the same file. The file appears when it is whole.
+
+    Raises InputError for a model that writes nothing, a file that is there, or where another call was stopped;
+    DataError, ConfigError.
     """
-    from ..runs.identity import versions
+    from ..generation.steps import device_of
     from ..tasks.writing import TextGenerator, Writing
 
     path = Path(out)
-    if path.exists():
-        raise InputError(f"{setting('out', str(path))}: the file is there; name another, or remove it")
+    if not KeptAnswers(path, None).path.is_file():
+        check_free(path)
     if path.suffix != ".jsonl":
         raise InputError(f"{setting('out', str(path))}: rows are written as JSON lines: end the name in .jsonl")
     set_threads(threads)
@@ -87,9 +94,9 @@ def distill(
     if isinstance(predictor, Writing):
         if prompt_tokens is not None:
             raise ConfigError("prompt_tokens: is for a language model; this one writes whole targets: leave it out")
-        write: Callable[..., Any] = write_targets
+        plan: Callable[..., Writer] = targets_of
     elif isinstance(predictor, TextGenerator):
-        write = write_on
+        plan = continuations_of
     else:
         raise InputError(f"{run}: {why_not(predictor)}")
     chosen = predictor.settings.read(settings)
@@ -97,25 +104,97 @@ def distill(
         raise ConfigError("n_best: a student learns one target for each source, the best; leave it out")
     named = None if data is None else several(data)
     order = WritingOrder(model, recorded, task, named, rows, prompt_tokens or PROMPT_TOKENS)
-    made, sources = write(order, chosen, progress)
-    content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made).encode()
+    writer = plan(order, chosen)
     about = {
         "method": METHOD,
         "task": task,
         "teacher": {"folder": str(folder.resolve()), "sha256": weights_of(model)},
         "data": order.data or recorded.get("data"),
-        "sources_sha256": hashlib.sha256("\0".join(sources).encode()).hexdigest(),
-        "settings": chosen.plain() | ({"prompt_tokens": order.prompt_tokens} if write is write_on else {}),
-        "rows": len(made),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "versions": versions(),
+        "sources_sha256": hashlib.sha256("\0".join(writer.sources).encode()).hexdigest(),
+        "settings": chosen.plain() | writer.beside,
     }
+    return written(path, writer, about, str(device_of(model.module)), progress)
+
+
+def written(
+    path: Path, writer: Writer, about: Mapping[str, Any], device: str, progress: Callable[[int, int], None] | None
+) -> Distilled:
+    """Write what is not kept of an earlier call, and, when all is there, the file and what stands beside it."""
+    from ..runs.identity import versions
+
+    known = {"teacher": about["teacher"]["sha256"], "sources": about["sources_sha256"], **about["settings"]}
+    asked = {"distill": known | {"device": device} | versions()}
     beside = path.with_name(path.name + PROVENANCE)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
-        write_whole(beside, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
-    return Distilled(path, beside, len(made), about)
+    kept = KeptAnswers(path, asked)
+    if kept.others is not None:
+        raise InputError(of_another(kept, path))
+    try:
+        if kept.count < len(writer.sources):
+            check_free(path)
+        kept.begin()
+        if kept.count:
+            said = f"{kept.count:,} of {len(writer.sources):,} rows were written before: going on from there"
+            warnings.warn(said, stacklevel=4)
+        writer.write(kept, progress)
+        content = "".join(f"{line}\n" for line in kept.lines).encode()
+        if path.exists() and path.read_bytes() != content:  # the same is there if a call ended behind its last row
+            check_free(path)
+        about = {**about, "rows": len(kept.lines), "sha256": hashlib.sha256(content).hexdigest()}
+        about["versions"] = versions()
+        with disk_errors(path):
+            write_whole(beside, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+            write_whole(path, content)
+        kept.remove()
+    finally:
+        kept.leave()
+    return Distilled(path, beside, len(kept.lines), about)
+
+
+def check_free(path: Path) -> None:
+    """Raise InputError for a file that is there."""
+    if path.exists():
+        raise InputError(f"{setting('out', str(path))}: the file is there; name another, or remove it")
+
+
+def of_another(kept: KeptAnswers, path: Path) -> str:
+    """What is said where something else was begun under a file's name: in what it differs."""
+    there = kept.others.get("distill") if isinstance(kept.others, dict) else None
+    what = f"{setting('out', str(path))}: another command was stopped while it wrote this file"
+    if isinstance(there, dict):
+        here = kept.asked["distill"]
+        changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+        what += f", of another {join_words(changed, 'and')}"
+    return f"{what}: name another file, give that command again, or remove {kept.path}"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What a teacher writes for each source, some at a time.
+
+    sources  texts, by which they are known
+    some     (first, last) -> the rows of these sources; of one without a target there is none
+    at_once  how many at a time: which ones share a batch is the same in each call
+    beside   settings beside those of the search
+    """
+
+    sources: Sequence[str]
+    some: Callable[[int, int], list[dict[str, str]]]
+    at_once: int
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, kept: KeptAnswers, progress: Callable[[int, int], None] | None) -> None:
+        """All rows that are not kept yet. Raises DataError where all are empty."""
+        count = len(self.sources)
+        for first in range(kept.count, count, self.at_once):
+            last = min(count, first + self.at_once)
+            kept.add(last, [json.dumps(row, ensure_ascii=False) for row in self.some(first, last)])
+            if progress is not None:
+                progress(last, count)
+        if count and not kept.lines:
+            kept.remove()
+            raise DataError("the teacher wrote nothing for any of the sources")
 
 
 @dataclass(frozen=True)
@@ -176,30 +255,24 @@ def weights_of(model: Model) -> str:
     return hash_of({name: tensor.cpu() for name, tensor in model_tensors(model.module).items()})
 
 
-def write_targets(
-    order: WritingOrder, settings: Settings, progress: Callable[[int, int], None] | None
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Rows of a source and the target that the teacher writes for it, and the sources as texts."""
+def targets_of(order: WritingOrder, settings: Settings) -> Writer:
+    """Rows of a source and the target that the teacher writes for it."""
     from ..tasks.base import tasks
 
     kind: Any = tasks.get(order.task)
-    chosen = order.settings(kind)
-    records = sources_of(kind, chosen, order.data)
+    records = sources_of(kind, order.settings(kind), order.data)
     records = [records[place] for place in order.some(len(records))]
     held = [record.held("source") for record in records]
     names = [source if isinstance(source, str) else picture_name(source) for source in held]
     predictor: Any = order.model.predictor
-    made: list[dict[str, str]] = []
-    for first in range(0, len(records), OPENED):  # pictures are read some at a time
-        some = [record["source"] for record in records[first : first + OPENED]]
-        written = predictor.predict([order.model.module], some, settings)
-        made += [{"source": names[len(made) + n], "target": best[0].text} for n, best in enumerate(written)]
-        if progress is not None:
-            progress(len(made), len(records))
-    empty = sum(not row["target"].strip() for row in made)
-    if made and empty == len(made):
-        raise DataError("the teacher wrote nothing for any of the sources")
-    return [row for row in made if row["target"].strip()], names
+
+    def some(first: int, last: int) -> list[dict[str, str]]:
+        sources = [record["source"] for record in records[first:last]]  # pictures are read some at a time
+        targets = [best[0].text for best in predictor.predict([order.model.module], sources, settings)]
+        rows = zip(names[first:last], targets, strict=True)
+        return [{"source": name, "target": target} for name, target in rows if target.strip()]
+
+    return Writer(names, some, OPENED)
 
 
 def sources_of(kind: Any, settings: Any, named: list[str] | None) -> Sequence[Any]:
@@ -236,11 +309,8 @@ def picture_name(source: Any) -> str:
     return str(source.file.resolve())
 
 
-def write_on(
-    order: WritingOrder, settings: Settings, progress: Callable[[int, int], None] | None
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Rows of a text: the first tokens of a document of the training text, and what the teacher writes on; and the
-    prompts."""
+def continuations_of(order: WritingOrder, settings: Settings) -> Writer:
+    """Rows of a text: the first tokens of a document of the training text, and what the teacher writes on."""
     from ..tasks.base import tasks
 
     kind: Any = tasks.get(order.task)
@@ -250,18 +320,13 @@ def write_on(
     prompts = prompts_of(task.data.training.ids, task.data.tokenizer, order.prompt_tokens, task.context)
     prompts = [prompts[place] for place in order.some(len(prompts))]
     predictor: Any = order.model.predictor
-    made: list[dict[str, str]] = []
-    for first in range(0, len(prompts), AT_ONCE):
-        some = prompts[first : first + AT_ONCE]
+
+    def some(first: int, last: int) -> list[dict[str, str]]:
         own = settings.model_copy(update={"seed": getattr(settings, "seed", 1) + first})
-        texts = predictor.generate(order.model.module, some, own)
-        made += [{"text": prompt + text} for prompt, text in zip(some, texts, strict=True)]
-        if progress is not None:
-            progress(len(made), len(prompts))
-    return made, prompts
+        texts = predictor.generate(order.model.module, prompts[first:last], own)
+        return [{"text": prompt + text} for prompt, text in zip(prompts[first:last], texts, strict=True)]
 
-
-AT_ONCE = 64  # prompts with which the teacher goes on together
+    return Writer(prompts, some, AT_ONCE, {"prompt_tokens": order.prompt_tokens})
 
 
 def prompts_of(ids: Any, tokenizer: Any, length: int, context: int) -> list[str]:

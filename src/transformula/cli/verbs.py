@@ -20,10 +20,10 @@ from .output import ESCAPES, write_array, write_output
 from .verb_inputs import VerbInputs, check, first_column, inputs_of
 
 if TYPE_CHECKING:
+    from ..api.kept_answers import KeptAnswers
     from ..api.model import Model
     from ..settings import Settings
     from ..tasks.verb import Verb
-    from .kept_answers import KeptAnswers
 
 
 FEWEST_KEPT = 64  # inputs of a file, for its answers to be kept while they are made
@@ -220,7 +220,7 @@ def kept_answers(
     lines = given["output"] is not None and not answers.as_array and not given["json"]
     if not lines or given["input"] is None or (inputs.count or 0) < FEWEST_KEPT or model.folder is None:
         return None
-    from .kept_answers import KeptAnswers, question
+    from ..api.kept_answers import KeptAnswers, question
 
     how = {key: value for key, value in given.arguments.items() if key not in ("output", "input", "threads")}
     asked = question(model.folder, Path(given["input"]).expanduser(), settings.plain(), how)
