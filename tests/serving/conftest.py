@@ -87,11 +87,12 @@ class Server:
 
 @contextmanager
 def running(
-    folders: dict[str, Path], lazy: bool = False, adapters: Sequence[str] = (), **given: Any
-) -> Iterator[Server]:
+    folders: dict[str, Path], lazy: bool = False, adapters: Sequence[str] = (), reward: Served | None = None,
+    **given: Any,
+) -> Iterator[Server]:  # fmt: skip
     settings = ServeSettings.read({"port": 0, **given})
     named = [Served(name, folder) for name, folder in folders.items()]
-    models = Models([*named, *(adapted(each, named) for each in adapters)], settings)
+    models = Models([*named, *(adapted(each, named) for each in adapters)], settings, reward)
     listening = listen(settings)
     config = uvicorn.Config(application(models, settings, lazy), log_level="error", lifespan="on")
     server = uvicorn.Server(config)

@@ -216,7 +216,7 @@ ERRORS: list[tuple[str, dict[str, Any], type[openai.APIStatusError], str]] = [
     ("completions", {"model": "writer", "prompt": "", "suffix": "x"}, openai.BadRequestError, "suffix"),
     ("completions", {"model": "writer", "prompt": "ü"}, openai.BadRequestError, "ü"),
     ("completions", {"model": "writer", "prompt": [10**6]}, openai.BadRequestError, "token ids from 0 to"),
-    ("completions", {"model": "writer", "prompt": "a", "n": 2, "best_of": 3}, openai.BadRequestError, "best_of"),
+    ("completions", {"model": "writer", "prompt": "a", "n": 3, "best_of": 2}, openai.BadRequestError, "best_of"),
     ("completions", {"model": "writer", "prompt": "a", "echo": True, "logprobs": 1}, openai.BadRequestError, "echo"),
     ("completions", {"model": "labels", "prompt": "a"}, openai.BadRequestError, "use /v1/predict"),
     ("chat", {"model": "writer", "messages": ASKED}, openai.BadRequestError, "use /v1/completions"),

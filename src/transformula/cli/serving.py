@@ -19,6 +19,10 @@ def serve_options(parser: Parser) -> None:
         " NAME=MODEL+FOLDER): clients ask for it as for a model; may be repeated",
         action="append", dest="adapter_folders",
     )  # fmt: skip
+    parser.add(
+        "--reward-model", "RUN", "a model that scores replies: it says which texts are the best, of requests with"
+        " best_of (default: those of the highest log probability of a token)",
+    )  # fmt: skip
     option("--lazy", None, "load a model when it is first asked for, not at once")(parser)
     machine(parser, "cpu")
     parser.add_settings("server", ServeSettings)
@@ -34,6 +38,7 @@ def serve_options(parser: Parser) -> None:
         ' -d \'{"prompt": "The with statement", "max_tokens": 40}\'',
         "transformula serve writer=runs/demo runs/reviews runs/translator --weights int8",
         "transformula serve runs/demo --adapter polite=adapters/polite --adapter brief=adapters/brief",
+        "transformula serve runs/polite --reward-model runs/reward",
         f"{KEY}=$(openssl rand -hex 16) transformula serve runs/demo --host 0.0.0.0",
     ],
 )
@@ -49,12 +54,13 @@ def serve(given: Given) -> int:
 
     for module in ("starlette", "uvicorn", "prometheus_client"):
         need_later(module, "a server")
-    from ..serving.models import adapted, served
+    from ..serving.models import adapted, rewarding, served
     from ..serving.server import serve
 
     opening = {"device": given["device"], "use": given["use"], "verify": given["verify"]}
     named = [served(each, opening) for each in given["runs"]]
     named += [adapted(each, tuple(named)) for each in given["adapter_folders"] or ()]
+    reward = None if given["reward_model"] is None else rewarding(given["reward_model"], opening)
     set_threads(given["threads"])
 
     def say(address: str) -> None:
@@ -63,7 +69,7 @@ def serve(given: Given) -> int:
         given.show(line, {"address": address, "models": [one.name for one in named]})
         sys.stdout.flush()  # who started the server may read it
 
-    serve(named, settings, given["lazy"], say)
+    serve(named, settings, given["lazy"], say, reward)
     return 0
 
 

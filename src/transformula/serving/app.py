@@ -84,13 +84,27 @@ class Api:
             text.start()
         if not streamed:
             try:
-                return JSONResponse(await self.unless_gone(request, openai.whole_answer(texts, shape)))
+                rewards = None if self.models.reward is None else self.rewards
+                return JSONResponse(await self.unless_gone(request, openai.whole_answer(texts, shape, rewards)))
             finally:
                 cancel(texts)
         usage = body.stream_options is not None and body.stream_options.include_usage
         merged = self.merged(texts, served.name, begun)
         events = openai.streamed_answer(merged, shape, len(texts), usage, error_in_json)
         return StreamingResponse(self.until_done(events, texts), media_type="text/event-stream")
+
+    async def rewards(self, dialogues: Sequence[Sequence[Any]]) -> list[float]:
+        """What the reward model says of the replies in which dialogues end. Raises InputError for one that it cannot
+        read."""
+        assert self.models.reward is not None
+        _, worker = await self.worker(self.models.reward.name)
+        answers = await answers_to(worker, Ask(dialogues, None, None, asyncio.get_running_loop().create_future()))
+        for one in answers:
+            if isinstance(one, InputError):
+                raise InputError(f"best_of: the reward model cannot read this: {one.message}")
+            if isinstance(one, Exception):
+                raise one
+        return [float(best.score) for best, *_ in answers]
 
     async def until_done(self, events: AsyncIterator[str], texts: Sequence[Text]) -> AsyncIterator[str]:
         """Events, as long as somebody listens and the time lasts."""
@@ -157,13 +171,7 @@ class Api:
 
     async def answers(self, request: Request, worker: ModelWorker, ask: Ask) -> list[Any]:
         self.check_queue(worker, 1)
-        worker.load += 1
-        ask.answers.add_done_callback(lambda _: setattr(worker, "load", worker.load - 1))
-        worker.ask(ask)
-        try:
-            return await self.unless_gone(request, ask.answers)
-        finally:
-            ask.canceled = True
+        return await self.unless_gone(request, answers_to(worker, ask))
 
     # Models ----------------------------------------------------------------------------------------------------------
 
@@ -270,6 +278,17 @@ class Api:
         finally:
             task.cancel()
             leaving.cancel()
+
+
+async def answers_to(worker: ModelWorker, ask: Ask) -> list[Any]:
+    """The answers to inputs, or their errors."""
+    worker.load += 1
+    ask.answers.add_done_callback(lambda _: setattr(worker, "load", worker.load - 1))
+    worker.ask(ask)
+    try:
+        return await ask.answers
+    finally:
+        ask.canceled = True
 
 
 async def left(request: Request) -> None:

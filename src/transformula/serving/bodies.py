@@ -70,6 +70,10 @@ class TextBody(Settings):
         None, description="added to the logits of tokens, by their ids"
     )
     n: int | None = Field(None, ge=1, le=128, description="how many texts for each prompt")
+    best_of: int | None = Field(
+        None, ge=1, description="so many are drawn, and the n best of them sent: by the reward model of the server"
+        " (serve --reward-model), or by the log probability of a token",
+    )  # fmt: skip
     seed: int | None = Field(None, ge=0, lt=2**62, description="the same seed gives the same text")
     stop: Texts | None = Field(None, description="stop before any of these, of 16 at most")
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
@@ -87,6 +91,24 @@ class TextBody(Settings):
             raise ValueError("at most 16 texts")
         return value
 
+    @property
+    def drawn(self) -> int:
+        """How many texts are written for each prompt."""
+        return self.best_of or self.n or 1
+
+    @property
+    def chooses(self) -> bool:
+        """Whether some of the texts that are written are not sent."""
+        return self.drawn > (self.n or 1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.drawn < (self.n or 1):
+            raise ValueError(f"best_of is {self.best_of}, n {self.n}: of so few no {self.n} can be sent; raise best_of")
+        if self.chooses and self.stream:
+            raise ValueError("best_of: which texts are the best is known when all are written: leave stream out")
+        return self
+
 
 class CompletionBody(TextBody):
     """POST /v1/completions"""
@@ -102,14 +124,7 @@ class CompletionBody(TextBody):
     logprobs: int | None = Field(
         None, ge=0, le=MAX_TOP_LOGPROBS, description="log probability of each token, and of so many likely ones"
     )
-    best_of: int | None = Field(None, ge=1, description="as many as n: all that are written are sent")
     suffix: Literal[""] | None = Field(None, description="no text is written before another")
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.best_of is not None and self.best_of != (self.n or 1):
-            raise ValueError(f"best_of is {self.best_of}, n {self.n or 1}: all texts are sent, so leave best_of out")
-        return self
 
 
 class FunctionBody(Settings):

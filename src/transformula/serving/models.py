@@ -132,21 +132,29 @@ def about(model: Model) -> dict[str, Any]:
 
 
 class Models:
-    """All models of a server, by name."""
+    """All models of a server, by name.
 
-    def __init__(self, named: Iterable[Served], settings: ServeSettings) -> None:
+    reward  the one that scores replies, of which the best are sent; one of the others, or beside them
+    """
+
+    def __init__(self, named: Iterable[Served], settings: ServeSettings, reward: Served | None = None) -> None:
         self.settings = settings
         self.by_name: dict[str, Served] = {}
         self._leaving: asyncio.Task[None] | None = None
-        for one in named:
+        models = list(named)
+        alike = [one for one in models if reward is not None and one.source == reward.source]
+        self._beside = None if alike else reward
+        self.reward = alike[0] if alike else reward
+        for one in (*models, *([] if self._beside is None else [self._beside])):
             if one.name in self.by_name:
                 what = f"two models are named {one.name}: {self.by_name[one.name].source} and {one.source}"
                 raise InputError(f"{what}; name one of them otherwise: NAME={one.source}")
             self.by_name[one.name] = one
 
     def find(self, name: str) -> Served:
-        """The model of this name; "" stands for the only one, its adapters aside. Raises UnknownName."""
-        bases = [one for one in self.by_name.values() if one.base is None]
+        """The model of this name; "" stands for the only one, its adapters and a reward model beside it aside. Raises
+        UnknownName."""
+        bases = [one for one in self.by_name.values() if one.base is None and one is not self._beside]
         if not name and len(bases) == 1:
             return bases[0]
         if name not in self.by_name:
@@ -196,6 +204,18 @@ def served(written: str, opening: Mapping[str, Any]) -> Served:
     name, folder = named(written)
     found = model_folder(folder)
     return Served(name or name_of(Path(folder)), found, opening)
+
+
+def rewarding(written: str, opening: Mapping[str, Any]) -> Served:
+    """A reward model as it is typed: RUN, or NAME=RUN. Raises CheckpointError, InputError for one that scores none."""
+    from ..api.inputs import predictor_in
+    from ..api.reading import import_packages
+    from ..tasks.best_of import best_of
+
+    one = served(written, opening)
+    import_packages(opening.get("use", ()))
+    best_of(2, predictor_in(one.folder), None, written)
+    return one
 
 
 def named(written: str) -> tuple[str, str]:

@@ -7,21 +7,24 @@ import base64
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..data.messages import Message
 from ..errors import InputError
 from ..generation.decoding import tokens_left
 from ..generation.settings import ReplySettings, SamplingSettings
 from ..plain import several
+from ..tasks.best_of import draws
 from ..tasks.forms import ANY_OBJECT, Form
 from ..tasks.replies import Replying
 from ..tasks.tool_calls import CallPiece, CallReader, call_form
 from ..tasks.writing import TextGenerator, Writing
 from ..tokenizers.base import Tokenizer
+from .best import Best, Chosen, all_of
 from .bodies import ChatBody, CompletionBody, EmbeddingBody, ResponseFormat, TextBody
 from .models import Served
 from .settings import ServeSettings
@@ -33,13 +36,21 @@ USUAL_COMPLETION = 16  # tokens, where a request for a completion does not say h
 
 @dataclass(frozen=True)
 class TextJob:
-    """Texts that one request asks for, in the order of its prompts, n of each. `calls`: they may call tools."""
+    """Texts that one request asks for, in the order of its prompts.
+
+    prompts  of each text that is sent, where they are texts
+    calls    they may call tools
+    best     which of the texts are sent; None: all of them
+    logs     whether log probabilities are sent
+    """
 
     wanted: Sequence[Wanted]
     prompts: Sequence[str]
     tokenizer: Tokenizer
     note: str = ""
     calls: bool = False
+    best: Best | None = None
+    logs: bool = False
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -64,7 +75,9 @@ def completion_job(worker: ModelWorker, body: CompletionBody, settings: ServeSet
     base = Wanted((), sampling(body), most, top_logprobs=body.logprobs)
     each = texts_of(body, base, begun, tokenizer, settings, response_form(body.response_format))
     texts = [tokenizer.decode(prompt) if isinstance(prompt, list) else prompt for prompt in prompts]
-    return TextJob(each, [text for text in texts for _ in range(body.n or 1)], tokenizer)
+    best = best_of(body, [[{"role": "user", "content": text}] for text in texts])
+    shown = [text for text in texts for _ in range(body.n or 1)]
+    return TextJob(each, shown, tokenizer, best=best, logs=body.logprobs is not None)
 
 
 def chat_job(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> TextJob:
@@ -88,7 +101,13 @@ def chat_job(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> Te
     top_logprobs = (body.top_logprobs or 0) if body.logprobs else None
     base = Wanted((), sampling(body), most, apart=not chat.continues, top_logprobs=top_logprobs)
     texts = texts_of(body, base, [prompt.ids], chat.tokenizer, settings, form)
-    return TextJob(texts, [], chat.tokenizer, prompt.note, body.calls)
+    best = best_of(body, [messages])
+    return TextJob(texts, [], chat.tokenizer, prompt.note, body.calls, best, top_logprobs is not None)
+
+
+def best_of(body: TextBody, dialogues: Sequence[Sequence[Message]]) -> Best | None:
+    """Which of the texts of a request are sent; None: all of them."""
+    return Best(body.drawn, body.n or 1, dialogues) if body.chooses else None
 
 
 def plain_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,10 +125,11 @@ def texts_of(
     body: TextBody, base: Wanted, prompts: Sequence[Sequence[int]], tokenizer: Tokenizer, settings: ServeSettings,
     form: Form | None,
 ) -> list[Wanted]:  # fmt: skip
-    """The texts of a request, n of each prompt, each with a seed and a form of its own. Raises InputError."""
-    n = body.n or 1
+    """The texts of a request, some of each prompt, each with a seed and a form of its own. Raises InputError."""
+    n = body.drawn
     if n * len(prompts) > settings.max_inputs:
-        raise InputError(f"n: {n} texts of {len(prompts)} prompts are more than {settings.max_inputs} at once")
+        name = "best_of" if body.chooses else "n"
+        raise InputError(f"{name}: {n} texts of {len(prompts)} prompts are more than {settings.max_inputs} at once")
     base = replace(
         base, bias=body.logit_bias or {}, presence=body.presence_penalty or 0.0, frequency=body.frequency_penalty or 0.0
     )
@@ -118,13 +138,14 @@ def texts_of(
             raise InputError(f"logit_bias: {token} is no token: ids go from 0 to {tokenizer.vocab - 1}")
     first = secrets.randbits(48) if body.seed is None else body.seed
     each = [ids for ids in prompts for _ in range(n)]
+    drawing = [base.settings.model_copy(update={"seed": first + number}) for number in range(len(each))]
+    if body.chooses:  # the draws are those of Model.generate and Model.predict with best_of
+        base = replace(base, top_logprobs=base.top_logprobs or 0)
+        drawing = [one for place in range(len(prompts)) for one in draws(drawing[place], n)]
     return [
-        replace(
-            base, prompt=ids, settings=base.settings.model_copy(update={"seed": first + number}),
-            constraint=None if form is None else form.begin(tokenizer),
-        )
-        for number, ids in enumerate(each)
-    ]  # fmt: skip
+        replace(base, prompt=ids, settings=own, constraint=None if form is None else form.begin(tokenizer))
+        for ids, own in zip(each, drawing, strict=True)
+    ]
 
 
 def sampling(body: TextBody) -> SamplingSettings:
@@ -213,7 +234,7 @@ class AnswerShape:
         return {"index": index, **content, "finish_reason": reason}
 
     def log_probabilities(self, index: int, piece: TextPiece) -> dict[str, Any] | None:
-        if self.job.wanted[index].top_logprobs is None:
+        if not self.job.logs:
             return None
         tokens = [self.spelled(token.id) for token in piece.tokens]
         offsets = np.cumsum([self.offsets[index], *map(len, tokens[:-1])]).tolist() if tokens else []
@@ -285,7 +306,7 @@ class ChatShape(AnswerShape):
         return self.choice(index, {"message": message, "logprobs": logs}, self.reason(index, reason))
 
     def log_probabilities(self, index: int, piece: TextPiece) -> dict[str, Any] | None:
-        if self.job.wanted[index].top_logprobs is None:
+        if not self.job.logs:
             return None
         content = []
         for token in piece.tokens:
@@ -314,20 +335,22 @@ def usage_of(job: TextJob, endings: Sequence[Ending]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def whole_answer(texts: Sequence[Text], shape: AnswerShape) -> dict[str, Any]:
-    """The answer to a request that is not streamed. Raises the error of the first text that failed."""
-    choices, endings = [], []
-    for index, text in enumerate(texts):
-        piece = TextPiece("", [])
-        async for event in text.events():
-            if isinstance(event, TextPiece):
-                piece = event
-            elif event.error is not None:
-                raise event.error
-            else:
-                choices.append(shape.text(index, piece, event.reason))
-                endings.append(event)
-    return shape.whole(choices, usage_of(shape.job, endings))
+async def whole_answer(
+    texts: Sequence[Text], shape: AnswerShape,
+    rewards: Callable[[Sequence[Sequence[Message]]], Awaitable[list[float]]] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The answer to a request that is not streamed. `rewards`: what a reward model says of replies. Raises the error of
+    the first text that failed."""
+    written, best = [await all_of(text) for text in texts], shape.job.best
+    chosen = list(map(Chosen, range(len(written))))
+    if best is not None:
+        chosen = best.chosen(written, None if rewards is None else await rewards(best.replies(written)))
+    choices = []
+    for index, (place, reward) in enumerate(chosen):
+        piece, ending = written[place]
+        said = {} if reward is None else {"reward": reward}
+        choices.append(shape.text(index, piece, ending.reason) | said)
+    return shape.whole(choices, usage_of(shape.job, [one.ending for one in written]))
 
 
 async def streamed_answer(

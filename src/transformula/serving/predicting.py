@@ -120,7 +120,7 @@ def chat_ask(worker: ModelWorker, body: ChatBody, settings: ServeSettings) -> As
     the user with a text and one or several pictures; or a dialogue, where the model's chat template writes it. Raises
     InputError for anything else, and for settings that are not followed."""
     given = body.model_dump(exclude_unset=True, exclude={"model", "messages", "max_tokens", "max_completion_tokens"})
-    usual = {"stream": False, "n": 1, "temperature": 0}
+    usual = {"stream": False, "n": 1, "best_of": 1, "temperature": 0}
     for key, value in given.items():
         if value is not None and key not in WITHOUT_EFFECT and value != usual.get(key):
             raise InputError(f"{key}: a model that answers questions about pictures does not follow it; leave it out")

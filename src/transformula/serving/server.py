@@ -20,12 +20,18 @@ from .studio_routes import routes
 BACKLOG = 512  # connections that the system holds until they are taken
 
 
-def serve(named: Iterable[Served], settings: ServeSettings, lazy: bool, say: Callable[[str], Any]) -> None:
+def serve(
+    named: Iterable[Served], settings: ServeSettings, lazy: bool, say: Callable[[str], Any],
+    reward: Served | None = None,
+) -> None:  # fmt: skip
     """Serve models until SIGTERM or SIGINT; what runs then comes to its end within `settings.grace` seconds.
 
-    say  is told where the server listens. Raises InputError where it cannot listen there.
+    say     is told where the server listens
+    reward  the model that scores replies, of which the best are sent
+
+    Raises InputError where it cannot listen there.
     """
-    run(application(Models(named, settings), settings, lazy), settings, say)
+    run(application(Models(named, settings, reward), settings, lazy), settings, say)
 
 
 def serve_studio(folder: Path, settings: ServeSettings, say: Callable[[str], Any]) -> None:

@@ -19,6 +19,15 @@ MAX_DRAWN = 1024  # replies of which the best is chosen
 SEEDS_APART = 1_000_003  # between the seeds of draws
 
 
+def draws(settings: Any, count: int) -> list[Any]:
+    """The settings of each of so many draws. Raises InputError where all would be the same."""
+    if settings.temperature == 0:
+        what = "without a temperature all replies are the same; draw them"
+        raise InputError(f"{setting('best_of', str(count))}: {what}: {setting('temperature', '0.8')}")
+    seeds = (settings.seed + SEEDS_APART * number for number in range(count))
+    return [settings.model_copy(update={"seed": seed}) for seed in seeds]
+
+
 @dataclass(frozen=True)
 class BestOf:
     """What chooses among drawn replies.
@@ -34,11 +43,7 @@ class BestOf:
 
     def draws(self, settings: Any) -> list[Any]:
         """The settings of each draw. Raises InputError where all would be the same."""
-        if settings.temperature == 0:
-            what = "without a temperature all replies are the same; draw them"
-            raise InputError(f"{setting('best_of', str(self.count))}: {what}: {setting('temperature', '0.8')}")
-        seeds = (settings.seed + SEEDS_APART * number for number in range(self.count))
-        return [settings.model_copy(update={"seed": seed}) for seed in seeds]
+        return draws(settings, self.count)
 
     def choose(self, dialogues: Sequence[Sequence[Message]], drawn: Sequence[Sequence[str]]) -> list[tuple[int, float]]:
         """The place and the reward of the best of the texts that are drawn as replies to each dialogue; of equal ones
