@@ -123,7 +123,11 @@ class Start:
     def with_kept(self, settings: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
         """Settings of a task's data, with those that it does not state and the model that is loaded says: how pictures
         and sounds become numbers, how messages become text, and which frozen model a loss compares with."""
-        wanted = [key for key in ("preprocessing", "normalize", "template", "reference") if key in fields]
+        wanted = [
+            key for key in ("preprocessing", "normalize", "template", "chat_template", "reference") if key in fields
+        ]  # fmt: skip
+        if settings.get("template") is not None or settings.get("tokenizer") != str(self.folder):
+            wanted = [key for key in wanted if key != "chat_template"]
         found = {key: getattr(self, key) for key in wanted if settings.get(key) is None}
         return {**settings, **{key: value for key, value in found.items() if value is not None}}
 
@@ -138,6 +142,13 @@ class Start:
         from .inputs import predictor_in
 
         return getattr(predictor_in(self.folder), "template", None)
+
+    @property
+    def chat_template(self) -> bool | None:
+        """True for a model that reads dialogues by the chat template of its tokenizer."""
+        from .inputs import predictor_in
+
+        return getattr(predictor_in(self.folder), "by_chat_template", None)
 
     @property
     def preprocessing(self) -> str | None:

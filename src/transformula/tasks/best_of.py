@@ -13,7 +13,7 @@ from ..generation.settings import ReplySettings
 from .base import Progress
 from .predictor import Predictor
 from .replies import Conversation, Reply, Replying, is_dialogue
-from .rewards import ReplyScorer
+from .rewards import Scoring
 
 MAX_DRAWN = 1024  # replies of which the best is chosen
 SEEDS_APART = 1_000_003  # between the seeds of draws
@@ -38,7 +38,7 @@ class BestOf:
     """
 
     count: int
-    scorer: ReplyScorer
+    scorer: Scoring
     module: Any
 
     def draws(self, settings: Any) -> list[Any]:
@@ -93,7 +93,7 @@ def best_of(count: Any, predictor: Predictor | None, module: Any, named: str) ->
         raise InputError(f"nothing says {which}: add {lacking}")
     if not isinstance(count, int) or not 2 <= count <= MAX_DRAWN:
         raise InputError(f"{setting('best_of')}: expected 2 to {MAX_DRAWN:,} replies (got {count!r})")
-    if not isinstance(predictor, ReplyScorer):
+    if not isinstance(predictor, Scoring):
         raise InputError(f"{setting('reward_model', named)}: scores no replies; train one that does")
     return BestOf(count, predictor, module)
 

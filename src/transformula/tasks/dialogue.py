@@ -73,6 +73,10 @@ class TemplateSettings(SourceSettings):
         TEMPLATE, description="what stands before a message of each role: a YAML file, or its text:"
         ' {user: "user\\n", assistant: "assistant\\n"}',
     )  # fmt: skip
+    chat_template: bool = Field(
+        False, description="write dialogues by the chat template of the tokenizer's folder, in place of `template`; so"
+        " it is where a model is loaded that replies by one",
+    )  # fmt: skip
     batch_tokens: int = Field(4096, ge=1, description="tokens in a batch, padding included")
 
     @field_validator("template", mode="before")
@@ -94,6 +98,12 @@ class TemplateSettings(SourceSettings):
             raise ValueError("expected another text for each role, none of them empty")
         return value
 
+    @model_validator(mode="after")
+    def _one_template(self) -> Self:
+        if self.chat_template and self.template != TEMPLATE:
+            raise ValueError("chat_template and template both say how dialogues are written: leave one of them out")
+        return self
+
 
 class DialogueSettings(TemplateSettings):
     """Which dialogues there are, how they become text, and what of them is learned."""
@@ -103,9 +113,6 @@ class DialogueSettings(TemplateSettings):
         " instruction, input and output; or a list of these",
     )  # fmt: skip
     column: str | None = Field(None, description="the column of the messages; by default one that is known")
-    chat_template: bool = Field(
-        False, description="write dialogues by the chat template of the tokenizer's folder, in place of `template`"
-    )
     learn: Literal["replies", "all"] = Field(
         "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
     )
@@ -115,12 +122,6 @@ class DialogueSettings(TemplateSettings):
     written: int = Field(
         64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
     )
-
-    @model_validator(mode="after")
-    def _one_template(self) -> Self:
-        if self.chat_template and self.template != TEMPLATE:
-            raise ValueError("chat_template and template both say how dialogues are written: leave one of them out")
-        return self
 
 
 @predictor("chat")

@@ -27,6 +27,11 @@ class Drawing:
         self.chat = chat
         self._theirs: dict[tuple[str, ...], list[ReplyWritten]] = {}
 
+    def read(self, records: Sequence[Record]) -> list[Record]:
+        """The records whose prompts the context holds with a reply: a chat template cuts no message."""
+        holds = getattr(self.chat, "holds", None)
+        return [record for record in records if holds is None or holds(record["prompt"])]
+
     def draw(self, model: Any, records: Sequence[Record], seed: int = 1) -> list[ReplyWritten]:
         """A reply to the prompt of each record; of models with equal weights the same."""
         asked: list[Any] = [record["prompt"] for record in records]

@@ -13,11 +13,12 @@ import numpy as np
 from ..data.messages import message_text
 from ..data.preferences import read_preferences
 from ..data.preview import Preview, lengths_in_words, lengths_of, rows_under
+from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, setting
 from ..tokenizers.base import Tokenizer
 from .base import EVALUATION_COST
-from .dialogue import CONTEXT_TOKENS, Chat
+from .dialogue import CONTEXT_TOKENS, Chat, template_of
 from .learned_parts import PartsTask, identity_of
 from .preference_pairs import (
     SIDES,
@@ -27,10 +28,14 @@ from .preference_pairs import (
     longer_is_chosen,
     pair_accuracy,
     pair_texts,
+    pairs_by_turns,
     short_pair,
 )
+from .replies import TemplatedChat
 from .scores.measured import Measured
 from .scores.report import Example, ScoreReport, ScoreRow, best_and_worst, interval_of, resample
+from .templated_dialogues import chat_by_template
+from .templated_pairs import templated_pair
 
 SHOWN_ROWS = 3
 
@@ -39,7 +44,8 @@ class PairTask(PartsTask):
     """A decoder learns from pairs of replies.
 
     training, validation  the pairs
-    chat                  how they are read
+    chat                  how they are read, by our own template or that of the tokenizer
+    longest               tokens of the longest reply of training
     remarks               what else is said before training, by name
     reads_end             whether a model reads the last token of a text; else it predicts that
     """
@@ -55,7 +61,8 @@ class PairTask(PartsTask):
     reads_end: ClassVar[bool] = False
     training: EncodedPairs
     validation: EncodedPairs
-    chat: Chat
+    chat: Chat | TemplatedChat
+    longest: int
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
@@ -63,26 +70,28 @@ class PairTask(PartsTask):
             raise InputError(f"no {setting('data')}: name rows of a prompt, a chosen and a rejected reply")
 
     def learn(self, rows: SplitRows, tokenizer: Tokenizer, numbers: Mapping[str, Any]) -> None:
-        chat = Chat(self.name, self.chosen.template, 0, 0, tokenizer)
+        chat: Chat | TemplatedChat = Chat(self.name, self.chosen.template, 0, 0, tokenizer)
+        if self.chosen.chat_template:
+            chat = chat_by_template(tokenizer)
         for record in [*rows.training, *rows.validation]:
             for name in ("prompt", *SIDES):
                 chat.check_roles(record[name], f"{record.place}: {name}")  # type: ignore[arg-type]
         context = numbers.get("context")
         if context is None:
-            whole = encoded_pairs(rows.training, replace(chat, context=2 * CONTEXT_TOKENS)).pairs
+            whole = pairs_read(rows.training, replace(chat, context=2 * CONTEXT_TOKENS)).pairs
             longest = max((pair.positions // 2 for pair in whole), default=CONTEXT_TOKENS)
             context = min(CONTEXT_TOKENS, longest + self.reads_end)
         self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
         chat = replace(chat, context=int(context) - self.reads_end)
-        self.training, self.validation = (encoded_pairs(each, chat) for each in (rows.training, rows.validation))
+        self.training, self.validation = (pairs_read(each, chat) for each in (rows.training, rows.validation))
         given = {"training": (self.training, rows.training), "validation": (self.validation, rows.validation)}
         for name, (side, records) in given.items():
             if records and not side.pairs:
                 what = f"in a context of {context} tokens the replies of no pair differ"
                 raise DataError(f"{name}: {what}; raise {setting('context', 'N')}")
             self.notes += side.notes(name)
-        longest = max((max(pair.tokens) for pair in self.training.pairs), default=int(context))
-        self.chat = replace(chat, longest=longest)
+        self.longest = max((max(pair.tokens) for pair in self.training.pairs), default=int(context))
+        self.chat = replace(chat, longest=self.longest) if isinstance(chat, Chat) else chat
         self.texts: Sequence[Pair] = self.training.pairs  # type: ignore[assignment]
 
     @property
@@ -107,10 +116,11 @@ class PairTask(PartsTask):
         about: dict[str, Any] = {"training_rows": len(learned), "validation_rows": len(held), "tokenizer": self.about}
         about |= {"validation_tokens": sum(sum(pair.tokens) for pair in held), "notes": self.notes}
         about |= self.remarks
+        template, identity = template_of(self.chat)
         rows = [
             ("data", f"{len(learned):,} pairs to train, {len(held):,} to validate"),
             *self.remarks.items(),
-            ("template", f"{json.dumps(self.chat.template)} ({self.chat.identity[:8]})"),
+            ("template", f"{json.dumps(template)} ({identity[:8]})"),
             ("tokenizer", self.about),
         ]
         if learned:
@@ -129,10 +139,17 @@ class PairTask(PartsTask):
             "identity": hashlib.sha256(" ".join(identities).encode()).hexdigest()[:32],
             "training_rows": len(self.training.pairs),
             "validation_rows": len(self.validation.pairs),
-            "template_hash": self.chat.identity,
+            "template_hash": template_of(self.chat)[1],
             "tokenizer": self.chat.tokenizer.identity,
             **self.numbers,
         }
+
+
+def pairs_read(records: Sequence[Record], chat: Chat | TemplatedChat) -> EncodedPairs:
+    """Pairs as a model reads them, by what writes its dialogues. Raises DataError for what a template refuses."""
+    if isinstance(chat, Chat):
+        return encoded_pairs(records, pairs_by_turns(records, chat))
+    return encoded_pairs(records, (templated_pair(record, chat) for record in records))
 
 
 def pair_report(

@@ -24,7 +24,7 @@ from ..data.splits import SplitRows
 from ..errors import InputError, setting
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, Scores, task, task_again
-from .dialogue import Chat, Dialogue
+from .dialogue import Dialogue
 from .drawn_replies import Drawing
 from .learned_parts import text_scores
 from .losses import per_token
@@ -33,6 +33,7 @@ from .preference_losses import COMPARING, PairLoss, Said
 from .preference_pairs import SIDES, pair_accuracy, pair_batch
 from .preference_settings import PreferenceSettings
 from .reference import Reference
+from .replies import Replying
 from .scores.measured import Measured, mean_of
 from .scores.report import Report, standing_above
 from .trained import Trained
@@ -107,7 +108,7 @@ class Preference(PairTask):
         return Scores(loss=loss).measure(measured)
 
     def cost_of(self, rows: int) -> float:
-        return super().cost_of(rows) + WRITING_COST * min(rows, self.chosen.written) * 2 * self.chat.longest
+        return super().cost_of(rows) + WRITING_COST * min(rows, self.chosen.written) * 2 * self.longest
 
     def keep_rows(self, rows: np.ndarray) -> None:
         super().keep_rows(rows)
@@ -132,7 +133,7 @@ class Preference(PairTask):
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation prompts: the reply of the model, and the two that stand there."""
         rows = np.random.default_rng(seed).permutation(len(self.validation.records))[:SHOWN_ROWS].tolist()
-        some: list[Any] = [self.validation.records[row] for row in rows]
+        some: list[Any] = self.drawing.read([self.validation.records[row] for row in rows])
         lines = []
         for record, reply in zip(some, self.drawing.draw(model, some, seed), strict=True):
             texts = [("prompt", message_text(record["prompt"][-1])), ("reply", reply.written.text)]
@@ -140,7 +141,7 @@ class Preference(PairTask):
             lines += [*(f"{name:<11}{' '.join(text.split())[:100]}" for name, text in texts), ""]
         return "\n".join(lines).strip()
 
-    def predictor(self) -> Chat:
+    def predictor(self) -> Replying:
         return self.chat
 
     def describe(self) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def measured_pairs(
     chosen = replace(per_token(nats, "chosen loss"), signature="nats per token of the chosen replies")
     scores = [accuracy_of(margins), mean_of("margin", what, margins, digits=2), chosen]
     rows = spread_rows(len(task.validation.records), task.chosen.written)
-    if rows:
-        some = [task.validation.records[row] for row in rows]
+    some = task.drawing.read([task.validation.records[row] for row in rows])
+    if some:
         scores += task.drawing.scores(model, some, task.reference, task.chosen.judge)
     return float(loss.each(said).mean()), scores, margins

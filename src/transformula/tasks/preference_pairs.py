@@ -7,7 +7,7 @@ context; then what of a reply has no room is cut off, its end too. Both are coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from .turns import Turn, latest
 CUT_PROMPT = "the first part of the prompt is longer than the context and not read"
 CUT_REPLY = "a reply is longer than the context and cut"
 LEFT_OUT = "left out, as the context ends before the replies differ"
+NO_ROOM = "left out, as the context has no room for the last message before the reply"
 
 
 class Pair(NamedTuple):
@@ -97,21 +98,39 @@ class EncodedPairs(NamedTuple):
         return [f"{name}: of {count:,} pairs {what}" for what, count in self.done.items()]
 
 
-def encoded_pairs(records: Sequence[Record], chat: Any) -> EncodedPairs:
+class Fitted(NamedTuple):
+    """Replies to one prompt as texts within a context, and whether the prompt or a reply was cut for that."""
+
+    texts: list[PartlyLearned]
+    prompt_cut: bool
+    reply_cut: bool
+
+
+def pairs_by_turns(records: Sequence[Record], chat: Any) -> Iterable[Fitted]:
     """Pairs as the model of a `Chat` reads them."""
-    done: Counter[str] = Counter()
     sides: list[list[list[Turn]]] = [chat.turns([record[name] for record in records]) for name in ("prompt", *SIDES)]
-    pairs, kept = [], []
     for record, prompt, *replies in zip(records, *sides, strict=True):
         room = max(chat.context - max(map(size_of, replies)), chat.context // 2)
         before = prompt_within(prompt, system_messages(record["prompt"]), room)
         room = chat.context - size_of(before)
-        pair = Pair(*(text_after(chat.end, before, turns, room) for turns in replies))
-        done[CUT_PROMPT] += size_of(before) < size_of(prompt)
+        texts = [text_after(chat.end, before, turns, room) for turns in replies]
+        yield Fitted(texts, size_of(before) < size_of(prompt), any(size_of(turns) > room for turns in replies))
+
+
+def encoded_pairs(records: Sequence[Record], found: Iterable[Fitted | None]) -> EncodedPairs:
+    """Records with their texts as pairs, without those whose replies do not differ within the context."""
+    done: Counter[str] = Counter()
+    pairs, kept = [], []
+    for record, made in zip(records, found, strict=True):
+        if made is None:
+            done[NO_ROOM] += 1
+            continue
+        pair = Pair(*made.texts)
+        done[CUT_PROMPT] += made.prompt_cut
         if not all(pair.tokens) or np.array_equal(pair.chosen.ids, pair.rejected.ids):
             done[LEFT_OUT] += 1
             continue
-        done[CUT_REPLY] += any(size_of(turns) > room for turns in replies)
+        done[CUT_REPLY] += made.reply_cut
         pairs.append(pair)
         kept.append(record)
     return EncodedPairs(pairs, kept, +done)

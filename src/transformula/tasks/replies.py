@@ -340,6 +340,7 @@ class TemplatedChat(Replying):
     context: int | None = None
 
     method = "generate"
+    by_chat_template = True
 
     @property
     def continues(self) -> bool:

@@ -26,7 +26,8 @@ from .base import Batch, Progress, Scores, outputs_in_words, outputs_of, task, t
 from .dialogue import TemplateSettings
 from .pair_task import SHOWN_ROWS, PairTask, accuracy_of, pair_report
 from .preference_pairs import SIDES, Pair, PairBatch, lengths_of_texts, of_both
-from .rewards import ReplyScorer, at_last, rewards_of
+from .replies import TemplatedChat
+from .rewards import ReplyScorer, Scoring, TemplatedReplyScorer, at_last, rewards_of
 from .scores.correlation import spearman
 from .scores.measured import Measured, mean_of
 from .scores.report import Report, standing_above
@@ -129,7 +130,9 @@ reply. The numbers have no unit: they compare replies to one message.""",
             lines.append("")
         return "\n".join(lines).strip()
 
-    def predictor(self) -> ReplyScorer:
+    def predictor(self) -> Scoring:
+        if isinstance(self.chat, TemplatedChat):
+            return TemplatedReplyScorer(self.name, self.numbers["context"], self.chat.tokenizer)
         return ReplyScorer(self.name, self.chat.template, self.numbers["context"], self.chat.tokenizer)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,13 +19,15 @@ from ..errors import InputError
 from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
+from ..tokenizers.pretrained import Pretrained
 from .base import Progress
 from .cut_rows import noted
 from .dialogue import Chat
 from .predictor import Answer, Predictor, predictor
 from .preference_pairs import prompt_within, size_of, system_messages, text_after
-from .replies import is_dialogue
+from .replies import TemplatedChat, is_dialogue
 from .row_predictor import like_lengths
+from .templated_pairs import fitted
 
 SEPARATOR = "\t"  # between a prompt and its reply, on one line
 
@@ -52,29 +55,25 @@ def rewards_of(model: Any, texts: Sequence[np.ndarray], progress: Progress | Non
     return rewards
 
 
-@predictor("reply-scorer")
-@dataclass(frozen=True)
-class ReplyScorer(Predictor):
+class Scoring(Predictor):
     """A dialogue whose last message is a reply -> a number, higher for a reply that is preferred.
 
-    task      by which it was trained
-    template  role -> the text before its messages
-    context   tokens that it reads at most
+    task     by which it was trained
+    context  tokens that it reads at most
+    chat     what reads the dialogue, which the model does to its last token
     """
 
     task: str
-    template: dict[str, str]
     context: int
-    tokenizer: Tokenizer
+    chat: Any
 
     @property
     def verb(self) -> str:
         return "score"
 
-    @cached_property
-    def chat(self) -> Chat:
-        """What reads the dialogue, which the model does to its last token."""
-        return Chat(self.task, self.template, self.context - 1, self.context, self.tokenizer)
+    @abstractmethod
+    def encode(self, dialogues: Sequence[Sequence[Message]]) -> tuple[list[np.ndarray], list[bool]]:
+        """The tokens of dialogues, and whether each was cut. Raises InputError."""
 
     def is_one(self, given: Any) -> bool:
         return is_dialogue(given)
@@ -99,8 +98,29 @@ class ReplyScorer(Predictor):
             dialogues.append([*filter(message_text, stripped[:-1]), stripped[-1]])
         return dialogues
 
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any = None, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        texts, cut = self.encode(inputs)
+        rewards = rewards_of(models[0], texts, progress).tolist()
+        return noted([[Answer(f"{reward:.4f}", reward)] for reward in rewards], cut, self.context)
+
+
+@predictor("reply-scorer")
+@dataclass(frozen=True)
+class ReplyScorer(Scoring):
+    """Scores replies to dialogues by our own template: role -> the text before its messages."""
+
+    task: str
+    template: dict[str, str]
+    context: int
+    tokenizer: Tokenizer
+
+    @cached_property
+    def chat(self) -> Chat:
+        return Chat(self.task, self.template, self.context - 1, self.context, self.tokenizer)
+
     def encode(self, dialogues: Sequence[Sequence[Message]]) -> tuple[list[np.ndarray], list[bool]]:
-        """The tokens of dialogues, and whether each was cut."""
         texts, cut = [], []
         for messages, turns in zip(dialogues, self.chat.turns(dialogues), strict=True):
             *asked, reply = turns
@@ -111,9 +131,29 @@ class ReplyScorer(Predictor):
             cut.append(len(reply.ids) > left or size_of(before) < size_of(asked))
         return texts, cut
 
-    def predict(
-        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any = None, *, progress: Progress | None = None
-    ) -> Sequence[Sequence[Answer]]:
-        texts, cut = self.encode(inputs)
-        rewards = rewards_of(models[0], texts, progress).tolist()
-        return noted([[Answer(f"{reward:.4f}", reward)] for reward in rewards], cut, self.context)
+
+@predictor("templated-reply-scorer")
+@dataclass(frozen=True)
+class TemplatedReplyScorer(Scoring):
+    """Scores replies to dialogues as the chat template of the tokenizer's folder writes them, up to the reply's end."""
+
+    task: str
+    context: int
+    tokenizer: Pretrained
+
+    by_chat_template = True
+
+    @cached_property
+    def chat(self) -> TemplatedChat:
+        return TemplatedChat(self.tokenizer, self.context - 1)
+
+    def encode(self, dialogues: Sequence[Sequence[Message]]) -> tuple[list[np.ndarray], list[bool]]:
+        texts, cut = [], []
+        for messages in dialogues:
+            made = fitted(self.chat, messages[:-1], [messages[-1:]])
+            if made is None:
+                what = f"the model reads {self.context:,} tokens, of the dialogue and its reply"
+                raise InputError(f"a message is longer than there is room for before the reply: {what}; shorten it")
+            texts.append(made.texts[0].ids)
+            cut.append(made.prompt_cut or made.reply_cut)
+        return texts, cut

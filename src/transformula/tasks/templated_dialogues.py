@@ -71,28 +71,17 @@ class TemplatedDialogues:
                 return [whole], 0
             each = [self._fitting(messages, place) for place, one in enumerate(messages) if place and is_reply(one)]
         except InputError as error:
-            known = "" if record.place in str(error) else f"{record.place}: "
-            role = "; where it refuses a role, say the same in another message, such as the user's first"
-            hint = role if "refuses" in str(error) else ""
-            raise DataError(f"{known}{error}; change the row, or leave it out{hint}") from None
+            raise row_refused(record, error) from None
         return [text for text in each if text is not None], sum(text is None for text in each)
 
     def _text(self, parts: Sequence[Part]) -> PartlyLearned:
-        tokenizer, ends = self.chat.tokenizer, self.chat.tokenizer.ends
-        encoded = [(tokenizer.encode_special(text, template=False), says) for text, says in parts]
-        learned = []
-        for ids, says in encoded:
-            counts = max((place + 1 for place, one in enumerate(ids) if one in ends), default=len(ids))
-            learned += [says and place < counts for place in range(len(ids))]  # what stands behind the end is not said
-        whole = np.array([one for each, _ in encoded for one in each], dtype=np.int32)
-        return PartlyLearned(whole, np.array(learned[1:], dtype=bool))
+        ids, learned = encoded_parts(self.chat.tokenizer, parts)
+        return PartlyLearned(np.array(ids, dtype=np.int32), np.array(learned[1:], dtype=bool))
 
     def _fitting(self, messages: Sequence[Message], place: int) -> PartlyLearned | None:
         """A reply as the last message, behind as many messages as fit: the oldest ones are left out up to one of the
         user. None where it does not fit behind the last of these."""
-        listed = len(tools_in(messages)) > 0
-        system = next((n for n, one in enumerate(messages[listed:], listed) if one["role"] != "system"), len(messages))
-        asked = [n for n in range(system, place) if messages[n]["role"] == "user" or n == system]
+        system, asked = beginnings(messages[:place])
         for older in asked:
             parts = _last_part(self.chat, [*messages[:system], *messages[older : place + 1]])
             text = self._text(parts)
@@ -101,9 +90,48 @@ class TemplatedDialogues:
         return None
 
 
+def row_refused(record: Record, error: InputError) -> DataError:
+    """The error of a row that a template refuses, with its place."""
+    known = "" if record.place in str(error) else f"{record.place}: "
+    role = "; where it refuses a role, say the same in another message, such as the user's first"
+    hint = role if "refuses" in str(error) else ""
+    return DataError(f"{known}{error}; change the row, or leave it out{hint}")
+
+
+def encoded_parts(tokenizer: Any, parts: Sequence[Part]) -> tuple[list[int], list[bool]]:
+    """The tokens of parts, each encoded for itself, and whether each counts: what stands behind the end of a reply is
+    not said."""
+    whole: list[int] = []
+    learned: list[bool] = []
+    for text, says in parts:
+        ids = tokenizer.encode_special(text, template=False)
+        counts = max((place + 1 for place, one in enumerate(ids) if one in tokenizer.ends), default=len(ids))
+        whole += ids
+        learned += [says and place < counts for place in range(len(ids))]
+    return whole, learned
+
+
+def beginnings(messages: Sequence[Message]) -> tuple[int, list[int]]:
+    """How many messages stay in any case, the list of tools and what the system says, and the places from which the
+    others may be read: the first of them, and those of the user."""
+    listed = len(tools_in(messages)) > 0
+    system = next((n for n, one in enumerate(messages[listed:], listed) if one["role"] != "system"), len(messages))
+    return system, [n for n in range(system, len(messages)) if messages[n]["role"] == "user" or n == system]
+
+
 def replies_in(records: Sequence[Record]) -> list[str]:
     """All replies that are learned, as texts."""
     return [message_text(one) for row in records for one in messages_in(row) if is_reply(one)]
+
+
+def chat_by_template(tokenizer: Any) -> TemplatedChat:
+    """What replies by the chat template of a tokenizer. Raises ConfigError for one without."""
+    if tokenizer.chat is None:
+        raise ConfigError(
+            "chat_template: the tokenizer has no chat template; name a folder that has one:"
+            f" {setting('tokenizer', 'FOLDER')}, or leave this out: `template` then says how dialogues are written"
+        )
+    return TemplatedChat(tokenizer)
 
 
 def by_chat_template(
@@ -111,17 +139,12 @@ def by_chat_template(
 ) -> tuple[TemplatedChat, TemplatedDialogues, TemplatedDialogues]:
     """What replies by the chat template of a tokenizer, and both sides of its data. Raises ConfigError for a tokenizer
     without one, DataError."""
-    if tokenizer.chat is None:
-        raise ConfigError(
-            "chat_template: the tokenizer has no chat template; name a folder that has one:"
-            f" {setting('tokenizer', 'FOLDER')}, or leave this out: `template` then says how dialogues are written"
-        )
-    chat = TemplatedChat(tokenizer)
+    chat = chat_by_template(tokenizer)
     training, validation = (TemplatedDialogues(one, chat, context) for one in (rows.training, rows.validation))
     return chat, training, validation
 
 
-def _given(messages: Sequence[Message]) -> tuple[list[Message], dict[str, Any]]:
+def given_messages(messages: Sequence[Message]) -> tuple[list[Message], dict[str, Any]]:
     """Messages as a template reads them, and the tools that they list."""
     tools = tools_in(messages)
     plain = [{key: each for key, each in one.items() if key != "weight"} for one in messages[bool(tools) :]]
@@ -132,7 +155,7 @@ def parts_of_dialogue(chat: TemplatedChat, messages: Sequence[Message]) -> list[
     """The text of a dialogue in parts; None where the template writes a reply otherwise once others follow. Raises
     InputError, CheckpointError."""
     assert chat.tokenizer.chat is not None
-    template, (plain, values) = chat.tokenizer.chat, _given(messages)
+    template, (plain, values) = chat.tokenizer.chat, given_messages(messages)
     learned = [is_reply(one) for one in messages if one["role"] == REPLIES]
     if template.marks_replies:
         parts = template.render_parts(plain, **values)
@@ -163,7 +186,7 @@ def _last_part(chat: TemplatedChat, messages: Sequence[Message]) -> list[Part]:
     """The text of a dialogue that ends with a reply, of which that reply alone is learned. Raises InputError where the
     template does not write it behind what it writes of the messages before."""
     assert chat.tokenizer.chat is not None
-    plain, values = _given(messages)
+    plain, values = given_messages(messages)
     before = chat.tokenizer.chat.render(plain[:-1], True, **values)
     whole = chat.tokenizer.chat.render(plain, False, **values)
     if not whole.startswith(before):

@@ -14,6 +14,8 @@ from ..pipeline import Pipeline, pipeline
 from ..replies import TemplatedChat
 from .texts import TRIED_TOKENS, decoding
 
+BY_TEMPLATE = "the chat template of others is a program, which this package renders within limits"
+
 
 @pipeline("templated-chat")
 class TemplatedChatPipeline(Pipeline[TemplatedChat]):
@@ -21,7 +23,7 @@ class TemplatedChatPipeline(Pipeline[TemplatedChat]):
 
     @property
     def unscripted(self) -> str:
-        return "the chat template of others is a program, which this package renders within limits"
+        return BY_TEMPLATE
 
 
 @pipeline("chat")

@@ -10,7 +10,15 @@ from typing import Any
 
 from ...data.conversations import REPLIES
 from ..pipeline import Pipeline, pipeline
-from ..rewards import SEPARATOR, ReplyScorer
+from ..rewards import SEPARATOR, ReplyScorer, TemplatedReplyScorer
+from .dialogues import BY_TEMPLATE
+
+
+@pipeline("templated-reply-scorer")
+class TemplatedRewardPipeline(Pipeline[TemplatedReplyScorer]):
+    @property
+    def unscripted(self) -> str:
+        return BY_TEMPLATE
 
 
 @pipeline("reply-scorer")
