@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from tests.training.test_loop import same
@@ -223,9 +224,23 @@ def test_a_task_without_logits_names_those_that_have_them(data: Path, runs: dict
         train("pre-norm", task="sentence-embeddings", data=str(data / "rows.tsv"), teacher=str(runs["text"]), **SMALL)
 
 
-def test_dialogues_in_one_row_have_no_teacher(data: Path, runs: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="pack: a teacher is asked about rows of one text each"):
-        train("pre-norm", task="dialogue", data=str(data / "rows.tsv"), teacher=str(runs["text"]), pack=True, **SMALL)
+def test_dialogues_in_one_row_have_a_teacher(tmp_path: Path) -> None:
+    """A student that computes no padding learns from its teacher, and a resume is exact."""
+    said = [(("user", f"{n}?"), ("assistant", "yes" * (n % 5 + 1))) for n in range(60)]
+    rows = [{"messages": [{"role": role, "content": text} for role, text in both]} for both in said]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given: dict[str, Any] = {
+        **SMALL, "task": "dialogue", "data": str(tmp_path / "chats.jsonl"), "tokenizer": "bytes", "batch_tokens": 200,
+        "written": 0, "lr": 0.01, "lr_schedule": "constant", "warmup": 0,
+    }  # fmt: skip
+    teacher = train("pre-norm", **given, steps=6, out=str(tmp_path / "teacher"))
+    own = {**given, "width": 8, "teacher": str(teacher.folder)}
+    packed = train("pre-norm", **own, steps=6, pack=True, out=str(tmp_path / "packed"))
+    assert packed.scores["teacher_kl"] > 0 and packed.task.pack
+    train("pre-norm", **own, steps=3, pack=True, out=str(tmp_path / "part"))
+    resumed = train(resume=str(tmp_path / "part"), steps=6, quiet=True)
+    one, other = (each.model.module.state_dict() for each in (packed, resumed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_its_options_are_read_only_with_it(data: Path, tmp_path: Path) -> None:

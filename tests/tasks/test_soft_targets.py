@@ -246,6 +246,22 @@ def test_what_is_kept_is_what_would_be_said(name: str, tmp_path: Path, monkeypat
         taught(task, Teacher(teacher.module, 1.0, 0.5, {"sha256": "other weights"}), kept=2).batch(3)
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+def test_dialogues_in_one_row_have_the_loss_of_padded_ones(kept: int, tmp_path: Path) -> None:
+    task, asked, model = both(dialogue, tmp_path)
+    task = taught(task, asked.teacher, kept=kept)
+    batch = task.batch(0)
+    assert batch.lengths, "something is padded"
+    parts = parts_of(batch, 2)
+    found = []
+    for task.pack in (False, True):
+        losses = [task.loss(model, each) for each in (batch, *parts)]
+        found.append([*losses, *torch.autograd.grad(losses[0], list(model.parameters()), allow_unused=True)])
+    assert len(found[0]) > 5
+    for padded, packed in zip(*found, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=1e-4, atol=1e-6)
+
+
 def test_micro_batches_are_kept_by_their_place(tmp_path: Path) -> None:
     task, asked, _ = both(language, tmp_path)
     kept = taught(task, asked.teacher, kept=4, accumulate=2)

@@ -33,8 +33,6 @@ def check_teaching(
     check_soft(kind)
     if training.loss_chunks > 1:
         raise ConfigError("loss_chunks: a teacher's logits are compared with the student's as a whole; leave it out")
-    if getattr(data, "pack", False):
-        raise ConfigError("pack: a teacher is asked about rows of one text each; leave it out, or the teacher")
     teacher = check_model(model_folder(path_of(str(training.teacher), "teacher")), use=use)
     if teacher.carry or student.carry:
         who = "the teacher's model" if teacher.carry else "the model"

@@ -29,6 +29,7 @@ from .chunked_loss import token_loss
 from .row_predictor import like_lengths
 from .scored_text import EVALUATED_LOGITS
 from .seq2seq_data import padded_batch
+from .soft import Heard
 
 
 class PartlyLearned(NamedTuple):
@@ -72,13 +73,13 @@ def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
     return padded_batch({"tokens": [text.ids[:-1] for text in texts]}, targets)
 
 
-def packed_loss(model: nn.Module, batch: Batch) -> Tensor:
+def packed_loss(model: Any, batch: Batch) -> Tensor:
     """The loss of a batch whose padding is not computed, nor what of the model stands behind it: that of `token_loss`
     but for rounding. Raises InputError for a model that cannot keep the texts of a row apart."""
     lengths = batch.lengths.get("tokens")
     if lengths is None:  # nothing is padded
         return token_loss(model, batch)
-    given, layout = model_of_packed(model, batch.inputs["tokens"], lengths)
+    given, layout = model_of_packed(model.model if isinstance(model, Heard) else model, batch.inputs["tokens"], lengths)
     with packing(layout):
         return token_loss(model, Batch(given, layout.pack(batch.targets)))
 

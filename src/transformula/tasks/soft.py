@@ -7,9 +7,23 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 IGNORED = -100  # target of a position that does not count
+
+
+class Heard:
+    """A model that is called, and the output that it gave last."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.output = model, torch.empty(0)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.output = self.model(*given, **named)
+        return self.output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
 
 
 class Soft(NamedTuple):

@@ -23,11 +23,12 @@ from ..errors import ConfigError, InputError
 from ..generation.steps import device_of
 from ..model.transformer import evaluating
 from ..words.cpu import wide
+from ..words.packed import PackedRow
 from .base import Batch, Memory, Progress, Scores, Task, tasks
 from .kept_targets import KeptTargets
 from .losses import AT_ONCE, RowTable, is_one, per_token
 from .scores.measured import Measured
-from .soft import Soft, SoftTargets
+from .soft import Heard, Soft, SoftTargets
 
 T = TypeVar("T", bound=Task)
 
@@ -155,20 +156,6 @@ class Teacher:
         return sum(tensor.nbytes for tensor in (*self.module.parameters(), *self.module.buffers()))
 
 
-class Heard:
-    """A model that is called, and the output that it gave last."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.output = model, torch.empty(0)
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        self.output = self.model(*given, **named)
-        return self.output
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
-
-
 class Taught(Task):
     """A task whose loss has a teacher's probabilities in it: what `taught` adds to a task of its own class."""
 
@@ -187,11 +174,16 @@ class Taught(Task):
             return super().loss(model, batch)  # type: ignore[safe-super]
         student: Any = Heard(model)
         labels: Tensor = super().loss(student, batch)  # type: ignore[safe-super]
-        own = self.compared.soft(self, student.output, batch)
         if self.kept is None:
             said, ids = self.teacher_says(batch, student.output.dtype).logits, None
         else:
             said, ids = (batch.said[name].flatten(0, 1) for name in ("logits", "ids"))
+        lengths = batch.lengths.get("tokens") if getattr(self, "pack", False) else None
+        if lengths is not None:  # the student computed no padding: its output is one row of all real positions
+            layout = PackedRow(lengths, batch.targets.shape[1])
+            said, ids = said[layout.places], None if ids is None else ids[layout.places]
+            batch = Batch({}, layout.pack(batch.targets))
+        own = self.compared.soft(self, student.output, batch)
         soft = soft_loss(own.logits, said, own.weights, teacher.temperature, ids)
         return labels * (1 - teacher.weight) + soft.to(labels.dtype) * teacher.weight
 
