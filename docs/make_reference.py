@@ -141,6 +141,7 @@ def recipes() -> str:
     for name in recipe_names():
         recipe, config = read_recipe(recipe_path(name))
         about = recipe.about + ("; begins with " + str(config["init_from"]) if "init_from" in config else "")
+        about += "; learns from " + str(config["teacher"]) if "teacher" in config else ""
         claimed = f"at least {recipe.at_least:g}" if recipe.at_least is not None else f"at most {recipe.at_most:g}"
         found = ", ".join(f"{number:g}" for number in recipe.found) or "-"
         minutes = "-" if recipe.minutes is None else f"{recipe.minutes:g}"

@@ -59,6 +59,19 @@ def test_a_recipe_begins_with_another(recipe: Path) -> None:
     assert Path("runs/again-seed-3").is_dir() and Path("runs/further-seed-3").is_dir()
 
 
+def test_a_recipe_learns_from_another(recipe: Path) -> None:
+    plain = yaml.safe_load(recipe.read_text())
+    plain["recipe"] |= {"about": "a student"}
+    student = recipe.parent / "student.yaml"
+    student.write_text(yaml.safe_dump({**plain, "teacher": "again.yaml", "width": 4, "heads": 1, "steps": 3}))
+    found = reproduce(student, root="data", quiet=True)
+    stated = yaml.safe_load(Path("runs/student/config.yaml").read_text())
+    assert stated["teacher"] == str(Path("runs/again").absolute()) and stated["steps"] == 3
+    assert reproduce(student, root="data", quiet=True).value == found.value
+    reproduce(student, root="data", quiet=True, seed=3)
+    assert Path("runs/again-seed-3").is_dir() and Path("runs/student-seed-3").is_dir()
+
+
 def test_models_of_a_recipe_answer_together(recipe: Path) -> None:
     (recipe.parent / "data" / "rows.tsv").write_text("\n".join(f"{w} {n}\t{w}" for n in range(40) for w in ("a", "b")))
     plain = {
@@ -80,9 +93,10 @@ def test_models_of_a_recipe_answer_together(recipe: Path) -> None:
 def test_a_recipe_that_begins_nowhere(recipe: Path) -> None:
     plain = yaml.safe_load(recipe.read_text())
     for named, said in (("none.yaml", "there is no recipe .*none.yaml"), ("again.yaml", "begins with this recipe")):
-        recipe.write_text(yaml.safe_dump({**plain, "init_from": named}))
-        with pytest.raises(ConfigError, match=said):
-            reproduce(recipe, root="data", quiet=True)
+        for key in ("init_from", "teacher"):
+            recipe.write_text(yaml.safe_dump({**plain, key: named}))
+            with pytest.raises(ConfigError, match=f"{key}: .*{said}"):
+                reproduce(recipe, root="data", quiet=True)
     assert not Path("runs").exists()
 
 

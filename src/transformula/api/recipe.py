@@ -13,7 +13,8 @@ task: translation
 data: multi30k/train.{de,en}
 ...
 
-A recipe whose `init_from` names another one (a .yaml beside it) begins with what that trains, which is made first.
+A recipe whose `init_from` or `teacher` names another one (a .yaml beside it) begins with what that trains, or learns
+from it; that one is made first.
 
 Several models answer together where a recipe says what else is trained, by name, with the keys of the configuration
 that are other than here:
@@ -47,6 +48,8 @@ from .unread import check_read
 
 if TYPE_CHECKING:
     from ..tasks.scores.report import Report
+
+EARLIER = ("init_from", "teacher")  # keys that may name a recipe, which is made first
 
 
 class Recipe(Settings):
@@ -125,8 +128,8 @@ def reproduce(
     use      packages that the recipe uses: a file that is loaded imports nothing
     changes  of the run's configuration, such as `seed` or `minutes`
 
-    A recipe that begins with another one's weights makes that one first, in a folder beside `out`; the further models
-    of an ensemble are trained in folders beside it, and are scored together with it.
+    A recipe that begins with another one's weights, or learns from its model, makes that one first, in a folder beside
+    `out`; the further models of an ensemble are trained in folders beside it, and are scored together with it.
 
     Raises ConfigError for what is no recipe, UnknownName for a name that none has, MissingExtra for a package that
     training or scoring needs, DataError for other data than the recipe's; Interrupted.
@@ -161,17 +164,12 @@ def _made(
             raise ConfigError(f"out: expected a folder's name (got {shortened(repr(own))})", source=str(path))
         folder = path_of(own + suffix, "out")
     begun = (folder / "config.yaml").is_file()
-    first = config.get("init_from")
-    if not begun and isinstance(first, str) and first.endswith((".yaml", ".yml")):
-        before, above = path.parent / first, (*above, path.resolve())
-        if not before.is_file():
-            remedy = "name a recipe that lies beside this one, or a run's folder"
-            raise ConfigError(f"init_from: there is no recipe {before}; {remedy}", source=str(path))
-        if before.resolve() in above:
-            raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
-        too = {"seed": seed} | {key: changes[key] for key in NOTED if key in changes}
-        beside = folder.parent / (before.stem + suffix)
-        config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
+    too = {"seed": seed} | {key: changes[key] for key in NOTED if key in changes}
+    for key in () if begun else EARLIER:
+        before = earlier(path, key, config.get(key), above)
+        if before is not None:
+            beside = folder.parent / (before.stem + suffix)
+            config[key] = str(_made(before, beside, too, (*above, path.resolve()), root, use, quiet).folder)
     folders = [folder, *(folder.parent / f"{folder.name}-{name}" for name in claimed.ensemble)]
     configs = [config, *({**config, **other} for other in claimed.ensemble.values())]
     for each in configs:
@@ -185,6 +183,19 @@ def _made(
     data = under_root(settings.pop("data", None), root)
     report = evaluate(folder, data=data, use=use, models=folders[1:], **settings)
     return Reproduced(claimed, score_of(report, claimed.score), folder, report)
+
+
+def earlier(path: Path, key: str, named: Any, above: tuple[Path, ...]) -> Path | None:
+    """The recipe that one names by a key, and that is made before it; None where it names none. Raises ConfigError."""
+    if not isinstance(named, str) or not named.endswith((".yaml", ".yml")):
+        return None
+    before = path.parent / named
+    if not before.is_file():
+        remedy = "name a recipe that lies beside this one, or a run's folder"
+        raise ConfigError(f"{key}: there is no recipe {before}; {remedy}", source=str(path))
+    if before.resolve() in (*above, path.resolve()):
+        raise ConfigError(f"{key}: {named} begins with this recipe, and this one with it", source=str(path))
+    return before
 
 
 def _plan(
