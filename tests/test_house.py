@@ -27,7 +27,7 @@ FOUNDATION: dict[str, set[str]] = {
     "notebook": set(),
     "ownership": {"atomic_io", "errors", "structured"},
     "plain": {"notebook"},
-    "registry": {"errors", "extras"},
+    "registry": {"errors", "extras", "plain"},
     "settings": {"errors", "field_names", "plain", "structured"},
     "structured": set(),
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from .errors import InputError, UnknownName
+from .plain import python_tree
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ class Registry(Generic[T]):
                 continue
             text = file.read_text(encoding="utf-8")
             for rest in [*calls.findall(text), *plain.findall(text)]:
-                call = ast.parse(f"register({rest}", mode="eval").body
+                call = python_tree(f"register({rest}", mode="eval").body
                 match call:
                     case ast.Call(args=[ast.Constant(str(name)), *_], keywords=keywords):
                         statements.append(Statement(name, module, literals(keywords)))

@@ -27,7 +27,7 @@ from ..errors import InputError
 from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
-from ..plain import TextPage, by_keys
+from ..plain import TextPage, by_keys, python_tree
 from .kept import kept_values
 from .lines import text_of
 from .receptive_field import back_of, looks_ahead
@@ -327,7 +327,7 @@ def terms_of(expression: str) -> tuple[str, ...]:
             return *terms(node.left), *terms(node.right)
         return (ast.unparse(node),)
 
-    return terms(ast.parse(expression, mode="eval").body)
+    return terms(python_tree(expression, mode="eval").body)
 
 
 def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..language.graph import Architecture, Value
 from ..language.model_text import ModelText
 from ..language.source import Place, Source
+from ..plain import python_tree
 
 TRIES = 6  # of sizes
 FARTHEST = 10.0  # times as large or small as they are
@@ -92,7 +93,7 @@ def with_call(text: str, begin: int, place: Place, size: int) -> str:
         begin + sum(map(len, rows[: line - 1])) + column
         for line, column in ((place.line, place.column), (place.end_line, place.end_column))
     )
-    call = ast.parse(f"({text[start:end]})", mode="eval").body
+    call = python_tree(f"({text[start:end]})", mode="eval").body
     assert isinstance(call, ast.Call)
     others = [keyword for keyword in call.keywords if keyword.arg != HIDDEN]
     call.keywords = [*others, ast.keyword(HIDDEN, ast.Constant(size))]

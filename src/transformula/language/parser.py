@@ -14,6 +14,7 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
+from ..plain import python_tree
 from .messages import FormulaError
 from .source import Place, Source
 from .syntax import (
@@ -88,7 +89,7 @@ def parse_python(source: Source, mode: str) -> ast.AST:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text, mode=mode)
+            return python_tree(text, mode=mode)
     except SyntaxError as error:
         line = min(error.lineno or 1, max(1, len(text.splitlines())))
         column = max(0, (error.offset or 1) - 1)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, did_you_mean, nearest
+from ..plain import python_tree
 
 KINDS = {
     "input": "makes a stream from what the task gives, or from nothing",
@@ -274,7 +275,7 @@ def _option(key: str, written: Mapping[str, Any]) -> Option:
 def records_in(text: str, module: str) -> Iterator[WordRecord]:
     """The records stated in the text of a Python file, which is read and not run."""
     of_file: dict[str, Mapping[str, Any]] = {}
-    for node in ast.parse(text).body:
+    for node in python_tree(text).body:
         if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             continue
         for decorator in node.decorator_list:

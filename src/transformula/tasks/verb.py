@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from ..plain import python_tree
 from ..settings import Settings
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -148,7 +149,7 @@ def built_in_verbs() -> dict[str, Verb]:
     verbs = []
     for path in Path(__file__).parent.glob("*.py"):
         text = path.read_text("utf-8")
-        tree = ast.parse(text if " = Verb(" in text else "")
+        tree = python_tree(text if " = Verb(" in text else "")
         classes = {
             alias.name: f"{resolve_name('.' * node.level + (node.module or ''), PACKAGE)}:{alias.name}"
             for node in tree.body

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ...plain import python_tree
 from ..built_in import Rows, built_in
 from ..cache import cached_entry
 
@@ -66,7 +67,7 @@ def text_of(path: Path) -> str:
 def tree_of(source: str) -> ast.Module:
     """The syntax tree of a module; an empty one where it is no Python."""
     try:
-        return ast.parse(source)
+        return python_tree(source)
     except (SyntaxError, ValueError, RecursionError):
         return ast.Module([], [])
 
@@ -90,7 +91,7 @@ def topics() -> list[str]:
     package = importlib.util.find_spec("pydoc_data")
     for folder in (package and package.submodule_search_locations) or []:
         path = Path(folder) / "topics.py"
-        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
+        for node in python_tree(path.read_text(encoding="utf-8")).body if path.is_file() else ():
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
                 return [str(text) for text in ast.literal_eval(node.value).values()]
     return []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import CheckpointError
+from ...plain import python_tree
 from ...structured import Malformed, is_yaml, load_yaml, parse_yaml
 from .entries import FOLDER, OUTSIDE, content, put_outside
 
@@ -91,7 +92,7 @@ def stated_families(text: str) -> Iterator[str]:
     """The texts that a file of Python gives to `add_family` as literals, or as names of literals."""
     if CALL not in text:
         return
-    tree = ast.parse(text)
+    tree = python_tree(text)
     literals = {
         target.id: node.value.value
         for node in tree.body
