@@ -165,7 +165,7 @@ def of_another(kept: KeptAnswers, path: Path) -> str:
     if isinstance(there, dict):
         here = kept.asked["distill"]
         changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-        what += f", of another {join_words(changed, 'and')}"
+        what += f", which differs in {join_words(changed, 'and')}"
     return f"{what}: name another file, give that command again, or remove {kept.path}"
 
 
