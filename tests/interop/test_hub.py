@@ -15,6 +15,7 @@ from transformula.api.exporting import export
 from transformula.cli import main
 from transformula.errors import CheckpointError, InputError, RunError
 from transformula.interop.folder import load_model
+from transformula.interop.hub import hub_folder
 from transformula.structured import load_yaml
 
 pytest.importorskip("transformers")
@@ -43,6 +44,7 @@ def hub(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     code = {"modeling.py": b"raise SystemExit", "pytorch_model.bin": b"pickle", "flax_model.msgpack": b"large"}
     repositories = {
         "openai-community/gpt2": Repository(files(folder, **code), revisions=("main", "v1")),
+        "someone/hears": Repository(files(folder, **{"preprocessor_config.json": b"{}"})),
         "someone/gated": Repository(files(folder), gated="hf_mine"),
         "someone/pickles": Repository({"config.json": b"{}", "pytorch_model.bin": b"pickle"}),
         "someone/none": Repository({"README.md": b"# a data set"}),
@@ -64,6 +66,10 @@ def test_a_model_of_the_hub_is_that_of_its_folder(name: str, hub: HubServer, fol
     assert same(load(name).module, expected) and same(Model.from_folder(name).module, expected)
     fetched = {line.rpartition("/")[2] for line in hub.asked if line.startswith("GET") and "resolve" in line}
     assert fetched == {"config.json", "generation_config.json", "model.safetensors"}  # no code, no pickle
+
+
+def test_how_pictures_and_sounds_become_numbers_is_fetched_too(hub: HubServer) -> None:
+    assert (hub_folder("hf:someone/hears") / "preprocessor_config.json").read_bytes() == b"{}"
 
 
 def test_it_is_imported_as_a_folder_is(hub: HubServer, folder: Path, tmp_path: Path) -> None:

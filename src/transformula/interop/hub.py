@@ -29,7 +29,7 @@ WANTED = (
     "added_tokens.json", "chat_template.jinja", "vocab.txt", "vocab.json", "merges.txt", "spiece.model",
     "tokenizer.model", "sentencepiece.bpe.model", "source.spm", "spm.model", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
-    "adapter_config.json", "adapter_model.safetensors", "model.yaml",
+    "adapter_config.json", "adapter_model.safetensors", "model.yaml", "preprocessor_config.json",
 )  # fmt: skip
 """Files that are read, as patterns."""
 OURS = ("*.json", "*.yaml", "*.safetensors")  # of a folder of ours, beside these
