@@ -514,3 +514,27 @@ def test_a_beam_that_holds_all_that_go_on_is_exact_without_penalty(name: str) ->
     settings = SearchSettings(beam=82, max_length=4, alpha=0)  # 81 texts of four tokens, and the best that ends
     found = search(entry(name, vocab=4), [prompt], settings, end=END, inputs=inputs)[0][0]
     assert found.log_probability == pytest.approx(best, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_tokens_that_are_ruled_out_are_not_written(name: str) -> None:
+    """A greedy text is that of whole passes without these tokens; of a beam the log probabilities are the model's."""
+    model, given, several = entry(name), given_to(name), SearchSettings(beam=4, n_best=4, max_length=6)
+    free = [found.tokens for each in search(model, **given, settings=several, end=END) for found in each]
+    never, first = sorted({token for tokens in free for token in tokens})[:2], [free[0][0], END]
+    ruled = {"end": END, "never": never, "never_first": first}
+    ours = search(model, **given, settings=SearchSettings(beam=1, max_length=6), **ruled)
+    beams = search(model, **given, settings=several, **ruled)
+    for number, prompt in enumerate(given["prompts"]):
+        inputs = {key: each[number] for key, each in given.get("inputs", {}).items()}
+        written: list[int] = []
+        while len(written) < 6 and END not in written:
+            logs = logs_of(model, prompt, inputs, written)
+            logs[never + ([] if written else first)] = -math.inf
+            written.append(int(logs.argmax()))
+        assert ours[number][0].tokens == [token for token in written if token != END]
+        for found in beams[number]:
+            assert found.tokens[0] not in first and not {*never} & {*found.tokens}
+            tokens = [*found.tokens, END]
+            total = sum(float(logs_of(model, prompt, inputs, tokens[:n])[token]) for n, token in enumerate(tokens))
+            assert found.log_probability == pytest.approx(total, abs=1e-5)

@@ -66,6 +66,8 @@ def search(
     inputs: Mapping[str, Sequence[Any]] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     usual: int = USUAL_LENGTH,
+    never: Sequence[int] = (),
+    never_first: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every sentence, best first, in the order given: at most `settings.n_best` of each.
 
@@ -75,9 +77,11 @@ def search(
     end       what stops a hypothesis: a token or several. Its probability counts; at the greatest length nothing else
               may follow. None: all go on to the greatest length and are cut there
     inputs    what the models are given once for a sentence, by name: `source`, a list of ids for each, of any lengths;
-              or a tensor for each, all of one shape, such as an image, or several (count, channels, height, width)
+              `audio`, samples for each, of any lengths; or a tensor for each, all of one shape, such as an image, or several
+              (count, channels, height, width)
     prefixes  tokens that each text must begin with; their probabilities count
     usual     most tokens where the settings state no greatest length; fewer where learned positions leave fewer
+    never     tokens that no text has; never_first: those with which none begins
 
     What a sentence gives does not depend on the others. Fewer than n_best are returned where fewer exist.
     Raises InputError, and NotFinite where logits are no numbers.
@@ -98,7 +102,8 @@ def search(
         asked = settings.engine, settings.weights
         fast = [stack.enter_context(quicken(model, evaluating(model), *asked, brief=True)) for model in together]
         for batch in batches(sentences, settings):
-            search_batch([each.model for each in fast], batch, settings, ends, all(each.here for each in fast))
+            here = all(each.here for each in fast)
+            search_batch([each.model for each in fast], batch, settings, ends, here, (never, never_first))
     return [sentence.best(settings.n_best) for sentence in sentences]
 
 
@@ -175,13 +180,13 @@ def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator
 
 def search_batch(
     models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int],
-    kernels: bool = False,
+    kernels: bool = False, never: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> None:  # fmt: skip
     """Search for the sentences of one batch: their `ended` is filled. `kernels`: whether these may make steps, so that
-    rows are held."""
+    rows are held; `never`: tokens that are not written, and those that are not first."""
     decodings, logits = read_prompts(models, batch, bool(ends), kernels)
     device = logits[0].device
-    stops = torch.tensor(list(ends), dtype=torch.long, device=device)
+    stops, *ruled = (torch.tensor(list(ids), dtype=torch.long, device=device) for ids in (ends, *never))
     for sentence, total in zip(batch, sums_of_prefixes(batch, logits, settings), strict=True):
         text: Any = None
         for token in sentence.prefix:
@@ -195,14 +200,14 @@ def search_batch(
         texts = [[-1] * (longest - len(s.prefix)) + s.prefix for s in batch]
         written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
     held, pace, vocab = HeldRows(batch, kernels), math.inf, now[0].shape[1]
-    alone = kernels and len(models) == 1 and settings.beam == 1 and written is None
+    alone = kernels and len(models) == 1 and settings.beam == 1 and written is None and not any(never)
     burst = burst_of(models[0]) if alone else None
     while True:
         live, own = held.live()
         seen = written
         if own is not None:
             now, seen = [x[own] for x in now], None if written is None else written[own]
-        candidates = continuations(now, live, settings, stops, seen, kernels)
+        candidates = continuations(now, live, settings, stops, seen, kernels, ruled)
         if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
             raise not_finite(models, max(sentence.length for sentence, _ in live))
         parents = {s: s.go_on(of_one, ends, settings) for (s, _), of_one in zip(live, candidates, strict=True)}
@@ -272,13 +277,19 @@ def write_ahead(
 
 def continuations(
     logits: Sequence[Tensor], live: Sequence[tuple[Sentence, list[int]]], settings: SearchSettings, stops: Tensor,
-    written: Tensor | None, kernels: bool = False,
+    written: Tensor | None, kernels: bool = False, never: Sequence[Tensor] = (),
 ) -> list[list[tuple[float, int, int]]]:  # fmt: skip
     """The best continuations (sum, slot, token) of each sentence, given with the slots of its rows, that the settings
-    allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone."""
+    allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone. `never`: tokens that are not
+    written, and those that are not first."""
     choose = chooser(logits) if kernels else None
     ranking, logs = (logits[0], logits[0]) if choose else log_probabilities(logits, settings.ensemble)
     device, ruled_out = ranking.device, float("-inf")
+    for ids, first in zip(never, (False, True), strict=bool(never)):
+        ruled = [not first or s.length == len(s.prefix) for s, slots in live for _ in slots]
+        if len(ids) and any(ruled):
+            ruling = torch.tensor(ruled, device=device)[:, None]
+            ranking = torch.where(ruling, ranking.index_fill(1, ids, ruled_out), ranking)
     if len(stops):
         early = [s.length < settings.min_length for s, slots in live for _ in slots]
         late = [row for row, s in enumerate(s for s, slots in live for _ in slots) if s.length == s.most]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import InputError, NotFinite
 from ..model.transformer import Transformer
@@ -105,15 +106,15 @@ def pad_ids(texts: Sequence[Sequence[int]], device: torch.device, least: int = 0
 
 
 def is_ids(given: Any) -> bool:
-    """Whether what a text is given is a list of ids, not a tensor such as an image."""
-    return not isinstance(given, Tensor) or given.dim() == 1
+    """Whether what a text is given is a list of ids, not a tensor such as an image or a sound."""
+    return not isinstance(given, Tensor) or (given.dim() == 1 and not given.is_floating_point())
 
 
 def given_at_start(
     batch: Sequence[HasInputs], device: torch.device, length_of: Callable[[str, int], int] | None = None
 ) -> dict[str, Any]:
-    """What texts are given as tensors by name, ids padded on the right, with `lengths` where they differ. Of several
-    images each, those of the first text stand first, and `lengths` says how many each has.
+    """What texts are given as tensors by name, ids and sounds padded on the right, with `lengths` where they differ. Of
+    several images each, those of the first text stand first, and `lengths` says how many each has.
 
     length_of  the length of a padded input, by its name and the length of the longest
     """
@@ -121,6 +122,12 @@ def given_at_start(
     lengths: dict[str, Tensor] = {}
     for name in batch[0].inputs:
         values = [s.inputs[name] for s in batch]
+        if not is_ids(values[0]) and values[0].dim() == 1:
+            real = torch.tensor([len(value) for value in values])
+            tensors[name] = pad_sequence(values, batch_first=True).to(device)
+            if real.min() < real.max():
+                lengths[name] = real.to(device)
+            continue
         if not is_ids(values[0]):
             several = values[0].dim() > ONE_IMAGE
             tensors[name] = (torch.cat if several else torch.stack)(values).to(device)
