@@ -61,11 +61,11 @@ def write_sound(path: Path, wave: np.ndarray | Sequence[float], rate: int = 16_0
 SMALL: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "threads": 1, "precision": "float32"}
 
 
-def goes_on_bit_for_bit(folder: Path, **how: Any) -> None:
+def goes_on_bit_for_bit(folder: Path, model: str = "pre-norm", **how: Any) -> None:
     """Hold a run that is stopped and goes on to one that is not: every weight is the same."""
     given = {**SMALL, "batch": 8, "split": 0.2, "speed": 0.1, "mask_time": 0.2, "mask_bands": 0.2, **how}
-    train("pre-norm", steps=3, schedule="constant", out=str(folder / "half"), **given)
-    train("pre-norm", steps=6, schedule="constant", out=str(folder / "whole"), **given)
+    train(model, steps=3, schedule="constant", out=str(folder / "half"), **given)
+    train(model, steps=6, schedule="constant", out=str(folder / "whole"), **given)
     train(resume=str(folder / "half"), steps=6)
     ours, theirs = (load_tensors(folder / name / "last" / WEIGHTS) for name in ("half", "whole"))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in theirs)

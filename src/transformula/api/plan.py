@@ -221,7 +221,8 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
     kind = of_task(task, "settings")
     fields = kind.model_fields
-    if start is not None and same_tokenizer and "tokenizer" in fields and getattr(kind, "tokens", True):
+    tokens = getattr(kind, "tokens", True) or (start is not None and mentions(read_model(model), "tokens"))
+    if start is not None and same_tokenizer and "tokenizer" in fields and tokens:
         settings["tokenizer"] = str(start.folder)
         check_tokenizer(start.folder, check_model(start.folder, use=use))
     if start is not None:

@@ -182,10 +182,11 @@ class Start:
         from ..tasks.predictor import FILE
         from ..tasks.sounds import heard_by_others
 
-        if "audio" not in check_model(self.folder).inputs:
+        inputs = check_model(self.folder).inputs
+        if "audio" not in inputs:
             return None
         if is_theirs(self.folder):
-            return heard_by_others(self.folder)[1]
+            return heard_by_others(self.folder, spectrum="tokens" in inputs)[1]
         return bool((self.folder / FILE).is_file() and load_json(self.folder / FILE).get("normalized"))
 
 

@@ -77,8 +77,8 @@ def search(
     end       what stops a hypothesis: a token or several. Its probability counts; at the greatest length nothing else
               may follow. None: all go on to the greatest length and are cut there
     inputs    what the models are given once for a sentence, by name: `source`, a list of ids for each, of any lengths;
-              `audio`, samples for each, of any lengths; or a tensor for each, all of one shape, such as an image, or several
-              (count, channels, height, width)
+              `audio`, samples for each, of any lengths; or a tensor for each, all of one shape, such as an image, or
+              several (count, channels, height, width)
     prefixes  tokens that each text must begin with; their probabilities count
     usual     most tokens where the settings state no greatest length; fewer where learned positions leave fewer
     never     tokens that no text has; never_first: those with which none begins

@@ -36,6 +36,7 @@ VARIATION = 7  # of the seeds of chance: how sounds are varied
 STRETCHES = 2  # of time, and of frequency, that are masked
 EVEN = 1024  # samples: a Fourier transform of a multiple of so many is quick
 PREPROCESSING, SAMPLES = "preprocessor_config.json", "Wav2Vec2FeatureExtractor"  # of folders of transformers
+SPECTRUM = "WhisperFeatureExtractor"  # there, of what a text makes of samples by `logmel`
 LEAST_POWER = 1e-7  # added to the variance, as there
 EARS, FRAME, HOP = 40, 0.025, 0.01  # of the baseline: bands, and seconds of a frame and between two
 
@@ -114,14 +115,17 @@ def sound_rows(inputs: Sequence[Any], rate: int, normalized: bool = False) -> li
     return [SoundRow(each, rate, normalized) for each in sounds]
 
 
-def heard_by_others(folder: Path) -> tuple[int, bool]:
+def heard_by_others(folder: Path, spectrum: bool = False) -> tuple[int, bool]:
     """How a sound becomes numbers for the model in a folder of transformers: samples a second, and whether they are
-    normalized. Raises CheckpointError where the folder does not say it, and for anything else than samples."""
+    normalized; with `spectrum` also of one that is given Whisper's log-mel spectrogram. Raises CheckpointError where
+    the folder does not say it, and for anything else than samples."""
     path = folder / PREPROCESSING
     if not path.is_file():
         raise CheckpointError(f"how sound becomes numbers is not said: {PREPROCESSING} is not there; copy it, too")
     said = load_json(path)
     kind = said.get("feature_extractor_type", SAMPLES)
+    if spectrum and kind == SPECTRUM:
+        return int(said.get("sampling_rate", RATE)), False
     if kind != SAMPLES or said.get("feature_size", 1) != 1:
         raise CheckpointError(f"{PREPROCESSING}: {kind} makes other numbers of sound than its samples: not read")
     return int(said.get("sampling_rate", RATE)), bool(said.get("do_normalize", True))
@@ -266,7 +270,8 @@ def vary(batch: Batch, settings: Any, *chance: int) -> Batch:
     sizes = batch.lengths["audio"].tolist() if "audio" in batch.lengths else [waves.shape[1]] * len(waves)
     varied = [{"audio": vary_one(wave[:size], settings, random)} for wave, size in zip(waves, sizes, strict=True)]
     inputs, lengths = collated(varied)
-    return Batch(inputs, batch.targets, lengths)
+    others = {name: each for name, each in batch.lengths.items() if name != "audio"}
+    return Batch({**batch.inputs, **inputs}, batch.targets, {**others, **lengths})
 
 
 def vary_one(wave: Tensor, settings: Any, random: np.random.Generator) -> Tensor:

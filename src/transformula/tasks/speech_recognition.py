@@ -1,37 +1,39 @@
-"""Speech recognition: a sound to its transcript, by an encoder whose positions say a symbol each, or nothing (CTC).
+"""Speech recognition: a sound to its transcript. The model's text says how it is learned:
 
-loss = -log P(transcript | sound) of all rows, divided by their symbols
+    an encoder                 its positions say a symbol each, or nothing (CTC)
+    an encoder and a decoder   the decoder writes tokens: `speech_writing.py`
+
+loss = -log P(transcript | sound) of all rows, divided by their symbols, or their tokens
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import regex
 import torch
-from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..cost.words import of_a_step
 from ..data.records import Record
 from ..data.splits import SplitRows
 from ..errors import DataError, InputError, setting
 from ..language.graph import Architecture
+from . import speech_writing_data as written
 from .asked_search import ASKED_FIELDS, asked_of, reports_of
-from .base import EVALUATION_COST, Batch, Progress, outputs_in_words, task
+from .base import EVALUATION_COST, Batch, Progress, Scores, outputs_in_words, task
 from .ctc import ctc_nats, positions_needed, real_positions
 from .label_spelling import some_in_words
+from .losses import smoothed_cross_entropy
+from .predictor import Answer
 from .rows import RowReader, RowTask, evaluation_of
 from .scores.baselines import constant
 from .scores.edits import by_speaker_table, character_error_rate, word_error_rate
 from .scores.measured import Measured, ReportPart
 from .scores.report import ScoreReport
 from .sounds import (
-    SoundSettings,
     by_speaker,
     check_reads_sound,
     read_sounds,
@@ -40,28 +42,17 @@ from .sounds import (
     sound_rows,
     vary,
 )
+from .speech_settings import SpeechSettings, spelled
+from .speech_writing import SpeechWriter
+from .speech_writing_data import READS, check_tokens, recognizer_of_others
 from .trained import Trained
-from .transcripts import SpeechRecognizer, Transcript, places_of
+from .transcripts import SpeechRecognizer, places_of
 from .verb import TranscribeSettings, Verb
+from .writing import WRITING_COST
 
 TEXTS = ("text", "transcript", "transcription", "sentence", "normalized_text")  # usual names of columns
 FIRST, STEP = "first_sample", "samples_a_position"  # among a task's numbers: where the positions of an output stand
-PUNCTUATION = regex.compile(r"(?!(?<=\p{L})['’](?=\p{L}))\p{P}")  # but apostrophes within words
 ONE_OUTPUT = "logits = linear(x, vocab)"
-
-
-class SpeechSettings(SoundSettings):
-    """Sounds with their transcripts, and how those of training are varied."""
-
-    text: str | None = Field(None, description="the column of the transcript; by default one with a usual name")
-    lower: bool = Field(False, description="lowercase the transcripts")
-    punctuation: bool = Field(True, description="keep what is no letter, digit or blank in the transcripts")
-
-
-def spelled(text: str, settings: SpeechSettings) -> str:
-    """A transcript as it is learned: composed characters, single blanks, and what the settings say."""
-    text = unicodedata.normalize("NFC", text.lower() if settings.lower else text)
-    return " ".join((text if settings.punctuation else PUNCTUATION.sub(" ", text)).split())
 
 
 class TranscribedSounds(RowReader):
@@ -88,26 +79,38 @@ class TranscribedSounds(RowReader):
 
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
-    ) -> SpeechRecognizer:
+    ) -> SpeechRecognizer | SpeechWriter:
+        longest = round(max(map(seconds_of, rows.training)), 3)
+        if READS == set(inputs):
+            return written.writer_of(rows, inputs, sizes, settings, longest)
         symbols = sorted({sign for row in rows.training for sign in str(row["text"])})
         first, step = sizes.pop(FIRST, 0), sizes.pop(STEP, 1)
         sizes["vocab"] = len(symbols) + 1
-        longest = round(max(map(seconds_of, rows.training)), 3)
         how = (settings.lower, symbols, settings.rate, first, step, longest)
         return SpeechRecognizer(None, list(inputs), 0, *how, normalized=bool(settings.normalize))
 
-    def target(self, kind: SpeechRecognizer, record: Record) -> Tensor:
-        """(symbols,) int64; none where the sound has too few positions."""
+    def target(self, kind: SpeechRecognizer | SpeechWriter, record: Record) -> Tensor:
+        """(symbols,) int64; of CTC none where the sound has too few positions."""
         ids = kind.ids(str(record["text"]))
         return torch.tensor(ids if fits(kind, record, ids) else [], dtype=torch.int64)
 
-    def about(self, kind: SpeechRecognizer, records: Sequence[Record]) -> dict[str, str]:
+    def batch_of(self, kind: Any, records: Sequence[Record], rows: Sequence[Any], targets: Sequence[Tensor]) -> Batch:
+        if isinstance(kind, SpeechWriter):
+            return kind.batch(rows, targets)
+        return super().batch_of(kind, records, rows, targets)
+
+    def about(self, kind: SpeechRecognizer | SpeechWriter, records: Sequence[Record]) -> dict[str, str]:
         words = sum(len(str(row["text"]).split()) for row in records)
+        if isinstance(kind, SpeechWriter):
+            return {"transcripts": f"{words:,} words; {written.about(kind)}"}
         each = f"a position every {of_a_step(kind.step / kind.rate)}"
         return {"transcripts": f"{words:,} words; {len(kind.symbols)} symbols: {''.join(kind.symbols)}; {each}"}
 
-    def remarks(self, kind: SpeechRecognizer, rows: SplitRows) -> list[str]:
+    def remarks(self, kind: SpeechRecognizer | SpeechWriter, rows: SplitRows) -> list[str]:
         notes = shared_speakers(rows)
+        if isinstance(kind, SpeechWriter):
+            written.check_heard(kind, {"training": rows.training, "validation": rows.validation})
+            return notes
         for name, side in (("training", rows.training), ("validation", rows.validation)):
             short = [row for row in side if not fits(kind, row, kind.ids(str(row["text"])))]
             if len(short) == len(side):
@@ -123,7 +126,9 @@ class TranscribedSounds(RowReader):
         return [*notes, *self.unseen(kind, rows.validation, "the validation rows"),
                 *([] if rows.test is rows.validation else self.unseen(kind, rows.test, "the test rows"))]  # fmt: skip
 
-    def unseen(self, kind: SpeechRecognizer, records: Sequence[Record], named: str) -> list[str]:
+    def unseen(self, kind: SpeechRecognizer | SpeechWriter, records: Sequence[Record], named: str) -> list[str]:
+        if isinstance(kind, SpeechWriter):
+            return []
         others = Counter(sign for row in records for sign in str(row["text"]) if sign not in kind.symbols)
         if not others:
             return []
@@ -131,25 +136,27 @@ class TranscribedSounds(RowReader):
         return [f"{named} have characters that no training transcript has, each of which counts as wrong: {listed}"]
 
 
-def fits(kind: SpeechRecognizer, record: Record, ids: Sequence[int]) -> bool:
+def fits(kind: SpeechRecognizer | SpeechWriter, record: Record, ids: Sequence[int]) -> bool:
     """Whether a sound has positions for a text."""
+    if isinstance(kind, SpeechWriter):
+        return True
     return kind.positions(sound_rows([record], kind.rate)[0].samples) >= positions_needed(ids)
 
 
-def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Transcript] | None:
+def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Answer] | None:
     """The most frequent transcript of training, or the most typical one, for every sound."""
     texts = constant([Record({"target": row["text"]}) for row in learned], records)
-    return None if texts is None else [Transcript(text) for text in texts]
+    return None if texts is None else [Answer(text) for text in texts]
 
 
-def errors_by_speaker(answers: Sequence[Transcript], records: Sequence[Record]) -> ReportPart:
+def errors_by_speaker(answers: Sequence[Answer], records: Sequence[Record]) -> ReportPart:
     speakers = [str(row.get("speaker") or "unknown") for row in records]
     return by_speaker_table([each.text for each in answers], [str(row["text"]) for row in records], speakers)
 
 
 @task("speech-recognition")
 class SpeechRecognition(RowTask):
-    """Sounds with their transcripts, by an encoder and CTC."""
+    """Sounds with their transcripts, by an encoder and CTC, or by an encoder and a decoder."""
 
     unit = "sounds"
     sequences = 32
@@ -160,7 +167,8 @@ class SpeechRecognition(RowTask):
     score = "word_error_rate"
     digits = 2
     reader = TranscribedSounds()
-    others = SpeechRecognizer.of_others
+    others = staticmethod(recognizer_of_others)
+    fits = staticmethod(check_tokens)
     trivial = {"constant": most_frequent}
     parts = (errors_by_speaker,)
     model = {
@@ -190,6 +198,8 @@ the time of each word. Long files are read in windows.""",
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
+        if READS == set(architecture.inputs):
+            return written.check_writes(cls.name, architecture)
         check_reads_sound(cls.name, architecture)
         super().check(architecture)
         if places_of(architecture) is None:
@@ -200,21 +210,31 @@ the time of each word. Long files are read in windows.""",
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
-        """Where the positions of the output stand among the samples."""
+        """Where the positions of the output stand among the samples; or what the text says of tokens and sound."""
+        if READS == set(architecture.inputs):
+            return written.writer_numbers(architecture, stated)
         first, step = places_of(architecture) or (0, 1)
         return {FIRST: first, STEP: step}
 
     def cost_of(self, rows: int) -> float:
-        return EVALUATION_COST * rows
+        return (EVALUATION_COST + WRITING_COST * isinstance(self.data.kind, SpeechWriter)) * rows
 
     def batch(self, step: int, micro: int = 0) -> Batch:
-        return vary(super().batch(step, micro), self.data.settings, self.seed, step, micro)
+        batch = vary(super().batch(step, micro), self.data.settings, self.seed, step, micro)
+        return self.data.kind.filled(batch) if isinstance(self.data.kind, SpeechWriter) else batch
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        if isinstance(self.data.kind, SpeechWriter):
+            return written.scores_of(self, model, progress)
+        return super().evaluate(model, progress)
 
     def units(self, batch: Batch) -> int:
         return len(batch.targets)
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         kind, waves = self.data.kind, batch.inputs["audio"]
+        if isinstance(kind, SpeechWriter):
+            return smoothed_cross_entropy(output, batch.targets, 0.0)
         samples = batch.lengths.get("audio", torch.full((len(waves),), waves.shape[1]))
         if output.shape[2] <= len(kind.symbols):
             what = f"the transcripts have {len(kind.symbols)} symbols, beside the blank, and the output"
@@ -224,7 +244,7 @@ the time of each word. Long files are read in windows.""",
         return ctc_nats(output, batch.targets, positions).sum() / symbols
 
     @classmethod
-    def measure(cls, answers: Sequence[Transcript], records: Sequence[Record]) -> list[Measured]:
+    def measure(cls, answers: Sequence[Answer], records: Sequence[Record]) -> list[Measured]:
         texts, right = [each.text for each in answers], [str(row["text"]) for row in records]
         return [word_error_rate(texts, right), character_error_rate(texts, right)]
 

@@ -189,7 +189,12 @@ def places_of(architecture: Architecture) -> tuple[int, int] | None:
     """The sample of the first position of a model's output, and how many there are from one to the next; None where it
     has no positions, or they do not follow from the samples."""
     values = list(architecture.output.leaves.values())
-    described = description(values[0].sequence, architecture) if len(values) == 1 and values[0].sequence else None
+    made = len(values) == 1 and values[0].sequence
+    return samples_of(description(made, architecture)) if made else None
+
+
+def samples_of(described: Any) -> tuple[int, int] | None:
+    """The same of a sequence, as `description` has it."""
     strides = []
     while described is not None and described[0] == "every":
         _, first, step, described = described

@@ -76,6 +76,10 @@ class TranscribeSettings(BestSettings):
     window_overlap: float | None = Field(
         None, ge=0, description="seconds that two windows share; by default a third of a window, and at most 4"
     )
+    language: str | None = Field(
+        None, min_length=1, description="of what is said, for a model whose tokens name languages, as Whisper's do: en;"
+        " by default that of its training, or the likeliest one",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -293,7 +293,7 @@ OTHERS = [
         "decoder_start_token_id": 4, "dropout": 0.0, "eos_token_id": 3, "forced_decoder_ids": [[1, 5], [2, 6]],
         "max_length": 448, "max_source_positions": 12, "max_target_positions": POSITIONS, "model_type": "whisper",
         "num_mel_bins": 8, "pad_token_id": 3, "vocab_size": 53, "scale_embedding": False, "suppress_tokens": [1, 2, 7],
-        "torch_dtype": "float32", "transformers_version": "4.27.0.dev0"}, "transcription"),
+        "torch_dtype": "float32", "transformers_version": "4.27.0.dev0"}, "speech-recognition"),
     Published("google/vit-base-patch16-224", VIT, CLASSES, pooler("vit__"), seen=False),
     Published("facebook/deit-base-patch16-224", {**VIT, "transformers_version": "4.13.0.dev0"}, CLASSES, seen=False),
     Published("facebook/deit-tiny-distilled-patch16-224", {**VIT, "architectures":

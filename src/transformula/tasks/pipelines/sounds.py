@@ -12,7 +12,9 @@ from ...extras import need
 from ..audio_classification import AudioClassifier
 from ..pipeline import SCRIPTS, Pipeline, pipeline
 from ..sounds import LEAST_SECONDS
+from ..speech_writing import SpeechWriter
 from ..transcripts import SpeechRecognizer
+from ..whisper_folders import write_companions
 
 TRIED_SECONDS, CHANNELS = (0.4, 0.03), (1, 2)
 
@@ -30,7 +32,7 @@ def draw_sounds(folder: Path, rate: int) -> list[str]:
     return names
 
 
-H = TypeVar("H", AudioClassifier, SpeechRecognizer)
+H = TypeVar("H", AudioClassifier, SpeechRecognizer, SpeechWriter)
 
 
 class SoundPipeline(Pipeline[H]):
@@ -70,3 +72,22 @@ class TranscriptPipeline(SoundPipeline[SpeechRecognizer]):
         places = {"first": kind.first, "step": kind.step}
         decoding = "the best path: repeats are merged, and blanks (0) left out; symbols count from 1"
         return {**super().plain(), "symbols": list(kind.symbols), **places, "decoding": decoding}
+
+
+@pipeline("speech-writer")
+class SpeechWritingPipeline(SoundPipeline[SpeechWriter]):
+    settings = {"window": None}
+
+    def plain(self) -> dict[str, Any]:
+        kind = self.predictor
+        known = kind.opening() if kind.language or not kind.languages else list(kind.begin)
+        opening = {"begin": known, "languages": dict(kind.languages), "language": kind.language, "end": kind.end}
+        ruled = {"never": list(kind.never), "never_first": list(kind.never_first)}
+        decoding = "greedy: the likeliest token each time, from `begin` on, until one that ends a text"
+        return {**super().plain(), "padded": kind.padded, **opening, **ruled, "decoding": decoding}
+
+    def companions(self, folder: Path) -> None:
+        """How Whisper's spectrogram is made, and the language, where the model hears sounds of one length."""
+        kind = self.predictor
+        if kind.padded and kind.spectrum:
+            write_companions(folder, kind.spectrum, kind.padded, kind.language)
