@@ -267,6 +267,7 @@ def test_the_verb_and_its_mistakes(run: Path, tmp_path: Path, capsys: pytest.Cap
         "more than beam": [files[0], "--n-best", "4"],
         "more than half of window": [files[0], "--window", "2", "--window-overlap", "1.5"],
         "there is no such file": [files[0], "--beam", "4", "--ngrams", str(tmp_path / "gone.txt")],
+        "--language en: the tokens of this model's transcripts name no language": [files[0], "--language", "en"],
     }
     for said, arguments in mistakes.items():
         assert main(["transcribe", str(run), *arguments]) == 2

@@ -192,6 +192,14 @@ def test_what_does_not_fit_is_refused_with_its_place(data: Path) -> None:
         made(data, TEXT.replace("depth", "vocab: 3\ndepth"), stated=("vocab",))
 
 
+def test_a_text_of_two_stacks_needs_no_output_of_its_own(data: Path, tmp_path: Path) -> None:
+    """Its tokens are written by the table that reads them."""
+    text = "\n".join(TEXT.splitlines()[:-1])
+    how: dict[str, Any] = {"data": str(data), "split": 0.2, "batch": 8, "threads": 1, "precision": "float32"}
+    run = train(text, task="speech-recognition", steps=1, out=str(tmp_path / "run"), **how)
+    assert isinstance(predictor_in(run.folder / "best"), SpeechWriter)
+
+
 def test_tokens_of_other_kinds(data: Path) -> None:
     for name, kind in (("auto", "characters"), ("bpe", "bpe"), ("bytes", "bytes")):
         writer = made(data, tokenizer=name).data.kind

@@ -230,3 +230,13 @@ def test_a_classifier_of_whispers_kind_is_not_read_as_one_of_any_length(theirs: 
     assert heard_by_others(theirs, spectrum=True) == (16_000, False)
     with pytest.raises(CheckpointError, match="makes other numbers of sound than its samples"):
         heard_by_others(theirs)
+
+
+@pytest.mark.slow
+def test_an_exported_program_writes_the_same(run: Path, tmp_path: Path) -> None:
+    """The script beside it is held to the predictor when it is written."""
+    out = Path(export(run, tmp_path / "out", to="torch-export"))
+    said = json.loads((out / "pipeline.json").read_text())
+    kind: Any = predictor_in(run / "best")
+    assert said["begin"] == kind.opening() and said["never"] == NEVER and said["padded"] == SECONDS * 16_000
+    assert {"predict.py", "runtime.py", "sound_steps.py"} <= {path.name for path in out.iterdir()}

@@ -105,13 +105,15 @@ def having_message(key: str, task: str, optimizer: Any) -> str:
 def task_needs(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:
     """What a text lacks for a task, and the text with all its formulas.
 
-    A text without an output takes the formulas and the family that the task says; a text with one, those numbers of
-    the task's that its formulas read and nothing states.
+    A text without an output takes the formulas and the family that the task says, but for one of several stacks, which
+    has a family; a text with one, those numbers of the task's that its formulas read and nothing states.
     """
     model = {key: value for key, value in of_task(task, "model").items() if key not in changes}
     keys = {"family", "before", "causal", "output"} & model.keys() if text.output is None else set()
     if any(stack.before for stack in text.stacks):
         keys.discard("before")
+    if "family" in keys and not text.single:
+        keys = set()
     formulas = {**{key: model[key] for key in keys}, **changes}
     whole = text.override({key: formulas[key] for key in ("before", "layer", "after", "output") if key in formulas})
     needs = {k: v for k, v in model.items() if k in keys or (k not in text.numbers and mentions(whole, k))}

@@ -10,7 +10,7 @@ these; any other hears a sound as long as it is.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from .seq2seq_data import padded_batch
 from .sounds import LEAST_SECONDS, POSITIONS, OfSounds, SoundRow
 from .transcripts import MAX_OVERLAP, OTHERS_SECONDS, SpokenWord, samples_of
 from .verb import TranscribeSettings
-from .whisper_folders import check_features, opening_of, spectrum_of, without_times
+from .whisper_folders import check_features, check_language, opening_of, spectrum_of, without_times
 from .writing import end_of
 
 QUIET = 0.1  # seconds: a long sound is cut in the middle of so long a stretch
@@ -288,16 +288,3 @@ def padded_samples(architecture: Architecture) -> int:
         if rows and placed:
             return rows * placed[1]
     return 0
-
-
-def check_language(language: str | None, known: Mapping[str, int], training: bool = False) -> None:
-    """Raise InputError for a language that a tokenizer does not name, or where one must be said in training."""
-    listed = ", ".join(sorted(known))
-    if language is not None and not known:
-        what = "the tokens of this model's transcripts name no language"
-        raise InputError(f"{setting('language', language)}: {what}; leave it out")
-    if language is not None and language not in known:
-        raise InputError(f"{setting('language', language)}: the tokens of transcripts name others: {listed}")
-    if training and known and language is None:
-        what = "each transcript begins with the token of its language; say which it is"
-        raise InputError(f"{setting('language')}: {what}, one of: {listed}")

@@ -18,9 +18,9 @@ from .base import Progress, Scores, check_causal, check_logits
 from .losses import target_scores
 from .predictor import OfOthers
 from .sounds import SoundRow
-from .speech_writing import SpeechWriter, check_language, padded_samples
+from .speech_writing import SpeechWriter, padded_samples
 from .transcripts import SpeechRecognizer
-from .whisper_folders import opening_of, spectrum_of
+from .whisper_folders import check_language, opening_of, spectrum_of
 from .writing import end_of
 
 READS = {"audio", "tokens"}

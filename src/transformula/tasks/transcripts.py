@@ -25,6 +25,7 @@ from .row_predictor import EncodedRow, RowPredictor
 from .sounds import OfSounds, SoundRow, heard_by_others
 from .text_guide import TextGuide
 from .verb import TranscribeSettings
+from .whisper_folders import check_language
 
 VOCABULARY, DELIMITER = "vocab.json", "|"  # of folders of transformers, and what stands there between words
 OTHERS_SECONDS = 30.0  # of a sound that a model of others reads at once
@@ -100,6 +101,7 @@ class SpeechRecognizer(OfSounds, RowPredictor):
     ) -> Sequence[Sequence[Answer]]:
         """Several models answer by the mean of their logits. Of a long sound each window says the positions in its
         middle."""
+        check_language(settings.language, {})
         return self.answers(inputs, self.heard(models, inputs, settings, progress), settings)
 
     def heard(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, InputError, setting
 from ..language.graph import Architecture
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer
@@ -127,3 +127,16 @@ def write_companions(folder: Path, spectrum: Mapping[str, int], padded: int, lan
     if language and path.is_file():
         said = {**load_json(path), "language": language, "task": "transcribe"}
         path.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+
+def check_language(language: str | None, known: Mapping[str, int], training: bool = False) -> None:
+    """Raise InputError for a language that a tokenizer does not name, or where one must be said in training."""
+    listed = ", ".join(sorted(known))
+    if language is not None and not known:
+        what = "the tokens of this model's transcripts name no language"
+        raise InputError(f"{setting('language', language)}: {what}; leave it out")
+    if language is not None and language not in known:
+        raise InputError(f"{setting('language', language)}: the tokens of transcripts name others: {listed}")
+    if training and known and language is None:
+        what = "each transcript begins with the token of its language; say which it is"
+        raise InputError(f"{setting('language')}: {what}, one of: {listed}")

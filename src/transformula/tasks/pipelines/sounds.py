@@ -15,6 +15,7 @@ from ..sounds import LEAST_SECONDS
 from ..speech_writing import SpeechWriter
 from ..transcripts import SpeechRecognizer
 from ..whisper_folders import write_companions
+from .texts import decoding
 
 TRIED_SECONDS, CHANNELS = (0.4, 0.03), (1, 2)
 
@@ -76,15 +77,23 @@ class TranscriptPipeline(SoundPipeline[SpeechRecognizer]):
 
 @pipeline("speech-writer")
 class SpeechWritingPipeline(SoundPipeline[SpeechWriter]):
-    settings = {"window": None}
-
     def plain(self) -> dict[str, Any]:
-        kind = self.predictor
-        known = kind.opening() if kind.language or not kind.languages else list(kind.begin)
-        opening = {"begin": known, "languages": dict(kind.languages), "language": kind.language, "end": kind.end}
-        ruled = {"never": list(kind.never), "never_first": list(kind.never_first)}
-        decoding = "greedy: the likeliest token each time, from `begin` on, until one that ends a text"
-        return {**super().plain(), "padded": kind.padded, **opening, **ruled, "decoding": decoding}
+        kind, tokenizer = self.predictor, self.predictor.tokenizer
+        assert tokenizer is not None
+        opening = {"begin": list(kind.begin) if self.asks else kind.opening(), "languages": dict(kind.languages)}
+        ends = {"ends": sorted(tokenizer.ends) or [kind.end], "max_tokens": 2 * kind.written}
+        ruled = {"never": list(kind.never), "never_first": list(kind.never_first), "padded": kind.padded}
+        how = "greedy: the likeliest token each time, after `begin`, until one of `ends`; times are left out"
+        return {**super().plain(), **opening, **ends, **ruled, **decoding(tokenizer), "decoding": how}
+
+    @property
+    def asks(self) -> bool:
+        """Whether the language is to be found before a transcript is written."""
+        return bool(self.predictor.languages) and not self.predictor.language
+
+    @property
+    def unscripted(self) -> str:
+        return "the language of a sound is found, or said, before it is read" if self.asks else super().unscripted
 
     def companions(self, folder: Path) -> None:
         """How Whisper's spectrogram is made, and the language, where the model hears sounds of one length."""

@@ -82,12 +82,16 @@ def encode_row(texts, tokenizer=tokenizer):
 
 
 def generate(model, prompt, most, fixed=()):
-    """Greedy decoding: the most probable id after those of a prompt, then after it, up to an end, or so many."""
+    """Greedy decoding: the most probable id after those of a prompt, then after it, up to an end, or so many; none that
+    pipeline.json rules out, always or as the first."""
     ids, chunk, kept = [], prompt, dict(fixed)
+    never, first = pipeline.get("never", []), pipeline.get("never_first", [])
     while len(ids) < most:
         outputs = model({**kept, "tokens": [chunk]})
         kept |= {name.removeprefix("next."): array for name, array in outputs.items()}
-        chunk = [int(outputs.get("logits", next(iter(outputs.values())))[0, -1].argmax())]
+        logits = numpy.array(outputs.get("logits", next(iter(outputs.values())))[0, -1])
+        logits[never + ([] if ids else first)] = -numpy.inf
+        chunk = [int(logits.argmax())]
         if chunk[0] in pipeline["ends"]:
             break
         ids += chunk
