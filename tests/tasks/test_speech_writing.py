@@ -235,6 +235,14 @@ def test_from_files_to_transcripts(run: Path, tmp_path: Path, capsys: pytest.Cap
     assert len(longer.windows) > 1 and longer.text == " ".join(each.text for each in longer.windows)
 
 
+def test_an_evaluation_says_what_a_search_finds_beside_the_greedy_one(run: Path) -> None:
+    asked = evaluate(run, beam=3, window=1.0).data["asked_search"]
+    assert asked["settings"] == {"beam": 3, "window": 1.0}
+    assert asked["word_error_rate"]["best_path"] == evaluate(run).data["scores"]["word error rate"]["score"]
+    with pytest.raises(InputError, match="lm: is for models that say a symbol at each position"):
+        evaluate(run, beam=3, lm=str(run))
+
+
 def test_the_predictor_of_a_folder_is_that_of_its_run(run: Path) -> None:
     kind: Any = predictor_in(run / "best")
     assert isinstance(kind, SpeechWriter)

@@ -11,10 +11,11 @@ from typing import Any
 from ..cost.words import table
 from ..errors import ConfigError
 from .base import Progress
-from .scores.measured import ReportPart
+from .scores.measured import Measured, ReportPart
 from .trained import Trained
+from .transcripts import SpeechRecognizer
 from .verb import TranscribeSettings
-from .window_report import error_rates, windows_beside_whole
+from .window_report import error_rates, rates_of, windows_beside_whole
 from .writing import load_predictor
 
 WINDOWS = ("window", "window_overlap")
@@ -65,6 +66,10 @@ def reports_of(
     settings = task.settings.read(trained.settings_of(task.settings))
     records, _, _ = trained.rows_to_score(task.reader, settings, data, evaluation.model_dump(exclude_unset=True))
     kind: Any = trained.kind or load_predictor(trained.folder)
+    if not isinstance(kind, SpeechRecognizer):  # it writes token by token: windows are a part of its search
+        hows, sounds = (TranscribeSettings(), TranscribeSettings.read(asked)), [kind.input_of(row) for row in records]
+        answers = [kind.predict(trained.modules, sounds, how, progress=progress) for how in hows]
+        return [search_report(asked, [rates_of(records, [best[0].text for best in each]) for each in answers])]
     windows = {key: asked[key] for key in WINDOWS if key in asked}
     search = {key: value for key, value in asked.items() if key not in windows}
     parts: list[ReportPart] = []
@@ -75,6 +80,10 @@ def reports_of(
         how = trained.guided(kind, TranscribeSettings.read(search))
         heard = kind.heard(trained.modules, records, how, progress)
         scores = [error_rates(kind, records, heard, each) for each in (TranscribeSettings(), how)]
-        rates = {one.name: (one.score, other.score) for one, other in zip(*scores, strict=True)}
-        parts.append(SearchReport(search, rates))
+        parts.append(search_report(search, scores))
     return parts
+
+
+def search_report(asked: Mapping[str, Any], scores: Sequence[Sequence[Measured]]) -> SearchReport:
+    """Of the scores of the best path, and of what is found."""
+    return SearchReport(dict(asked), {one.name: (one.score, other.score) for one, other in zip(*scores, strict=True)})

@@ -185,7 +185,7 @@ class SpeechWriter(OfSounds, RowEncoder):
 
 def check_asked(kind: SpeechWriter, settings: TranscribeSettings) -> None:
     """Raise InputError for settings that another kind of model has, or another language than it knows."""
-    for key in ("ngrams", "window_overlap"):
+    for key in ("ngrams", "lm", "window_overlap"):
         if getattr(settings, key) is not None:
             what = "this one writes token by token, and reads windows that meet where it is quietest"
             raise InputError(f"{setting(key)}: is for models that say a symbol at each position (CTC); {what}")

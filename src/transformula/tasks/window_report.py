@@ -91,6 +91,10 @@ def best_symbols(kind: SpeechRecognizer, output: Tensor, samples: int) -> Tensor
 def error_rates(
     kind: SpeechRecognizer, records: Sequence[Record], outputs: Sequence[Tensor], settings: Any
 ) -> list[Measured]:
-    texts = [best[0].text for best in kind.answers(records, outputs, settings)]
+    return rates_of(records, [best[0].text for best in kind.answers(records, outputs, settings)])
+
+
+def rates_of(records: Sequence[Record], texts: Sequence[str]) -> list[Measured]:
+    """The error rates of texts."""
     right = [str(row["text"]) for row in records]
     return [word_error_rate(texts, right), character_error_rate(texts, right)]
