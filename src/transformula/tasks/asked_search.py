@@ -85,5 +85,5 @@ def reports_of(
 
 
 def search_report(asked: Mapping[str, Any], scores: Sequence[Sequence[Measured]]) -> SearchReport:
-    """Of the scores of the best path, and of what is found."""
+    """The report of two lists of scores: of the best path, and of what is found."""
     return SearchReport(dict(asked), {one.name: (one.score, other.score) for one, other in zip(*scores, strict=True)})
