@@ -37,7 +37,7 @@ def test_the_first_formula_is_among_the_first_100_words() -> None:
 
 
 def test_it_is_short() -> None:
-    assert len(PAGE.split()) <= 700
+    assert len(PAGE.split()) <= 800
 
 
 def test_the_demo_is_shown_as_its_benchmark_kept_it() -> None:
@@ -58,7 +58,7 @@ def test_its_tasks_are_rows_of_the_table_that_is_typed_in_tests() -> None:
     """tests/end_to_end/test_table_of_tasks.py."""
     all_rows = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").splitlines()
     rows = [row for row in PAGE.splitlines() if row.startswith("|")]
-    assert 5 <= len(rows) - 2 <= 6 and set(rows) <= set(all_rows)
+    assert 5 <= len(rows) - 2 <= 8 and set(rows) <= set(all_rows)
 
 
 @pytest.mark.slow
