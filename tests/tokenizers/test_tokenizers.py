@@ -58,6 +58,15 @@ def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
     json.loads((tmp_path / "new" / "folder" / FILE).read_text(encoding="utf-8"))
 
 
+def test_its_file_is_made_once_however_often_it_is_written(tokenizer, tmp_path, monkeypatch):
+    """A run writes it with each model that it keeps."""
+    made, state = [], type(tokenizer).state
+    monkeypatch.setattr(type(tokenizer), "state", lambda self: made.append(self) or state(self))
+    written = {tokenizer.save(tmp_path / name).read_bytes() for name in "abc"}
+    assert written == {json.dumps(state(tokenizer), ensure_ascii=False, indent=1).encode()} and len(made) == 1
+    assert tokenizer.identity == load(tmp_path / "a").identity == pickle.loads(pickle.dumps(tokenizer)).identity
+
+
 def test_training_is_deterministic_and_identity_tells_apart(tokenizer):
     kind = type(tokenizer)
     assert kind.train(TEXTS * 3, 400).identity == tokenizer.identity
