@@ -12,9 +12,10 @@ from transformula.data.cache import cache_entries
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError, InputError, UnknownName
 from transformula.language.check import check
+from transformula.tasks import scored_text
 from transformula.tasks.base import Scores, task, tasks
 from transformula.tasks.language_modeling import LanguageModeling
-from transformula.tasks.scored_text import spans
+from transformula.tasks.scored_text import ScoredWindow, spans
 from transformula.tasks.scores.report import interval_of, standing
 from transformula.tokenizers.base import load
 from transformula.words import vocabulary
@@ -136,6 +137,19 @@ def test_scores_are_exact(request, kind, tokenizer):
     assert scores.loss == pytest.approx(nats / (len(ids) - 1), rel=1e-6)
     assert scores["bits_per_byte"] == pytest.approx(nats / math.log(2) / predicted, rel=1e-6)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"stride": 4}, {"tokenizer": "bpe"}])
+def test_some_windows_are_made_alone(many, settings, monkeypatch):
+    scored, made = make(many, **settings).scored, []
+    whole = list(scored.spans)
+    monkeypatch.setattr(scored_text, "ScoredWindow", lambda *given: made.append(given) or ScoredWindow(*given))
+    part = scored.kept([3, 1, len(whole) - 1]).kept([2, 0])
+    assert part.spans == [whole[-1], whole[3]] and len(made) == 2
+    pieces, ids = scored.data.tokenizer.pieces, scored.data.validation.ids
+    targets = [ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in part.spans]
+    assert part.bytes == sum(len(pieces[token]) for row in targets for token in row) > 0
+    assert scored.kept(range(len(whole))).bytes == scored.bytes
 
 
 def test_each_score_of_a_text_has_resamples(one):

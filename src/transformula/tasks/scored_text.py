@@ -58,10 +58,8 @@ class ScoredText:
 
     @cached_property
     def spans(self) -> list[ScoredWindow]:
-        known = spans(len(self.data.validation), self.context, self.stride)
-        if self.rows is None:
-            return known
-        return known[: len(self.rows)] if self.carry else [known[row] for row in self.rows]
+        rows = range(len(self.rows)) if self.rows is not None and self.carry else self.rows
+        return spans(len(self.data.validation), self.context, self.stride, rows)
 
     def kept(self, rows: Sequence[int]) -> ScoredText:
         """Some of its windows alone, by their number among these."""
@@ -84,7 +82,8 @@ class ScoredText:
             # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
             return int(validation.text_bytes - len(pieces[int(validation.ids[0])]))
         parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in self.spans]
-        return sum(len(pieces[int(token)]) for part in parts for token in part)
+        sizes = np.fromiter(map(len, pieces), np.int64)
+        return sum(int(sizes[part].sum()) for part in parts)
 
     def per_token_and_byte(self, nats: float) -> tuple[float, float]:
         """The nats of all predicted tokens as nats per token and as bits per byte."""
@@ -150,15 +149,17 @@ class ScoredText:
         return self.data.training.counts(self.vocab) if known else None
 
 
-def spans(tokens: int, context: int, stride: int = 0) -> list[ScoredWindow]:
+def spans(tokens: int, context: int, stride: int = 0, rows: Sequence[int] | None = None) -> list[ScoredWindow]:
     """Windows that predict each of `tokens` tokens but the first exactly once, none from more than `context` before it.
 
     stride  how far a window is moved on; 0 is `context`: no overlap. With less, every token but the earliest has at
             least `context - stride` others before it.
+    rows    which of them, by number; None: all
     """
     again, last = context - (stride or context), tokens - 1
     starts = range(0, max(1, last - again), stride or context)
-    return [ScoredWindow(start, min(context, last - start), again if start else 0) for start in starts]
+    chosen = starts if rows is None else (starts[row] for row in rows)
+    return [ScoredWindow(start, min(context, last - start), again if start else 0) for start in chosen]
 
 
 def windows_at_once(vocab: int, context: int) -> int:
