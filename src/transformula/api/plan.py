@@ -184,7 +184,7 @@ class Plan:
         if training.teacher is not None:
             from .teaching import check_teaching
 
-            check_teaching(training, kind, self.data, architecture, self.use)
+            check_teaching(training, kind, architecture, self.use)
         check_select(training.select, kind)
         need_recorders(training.log_to)
         if architecture.carry and not kind.carries:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..language.graph import Architecture
-    from ..settings import Settings
     from ..tasks.base import Batch, T, Task
     from ..tasks.predictor import Predictor
     from ..tasks.trained import Trained
@@ -24,9 +23,7 @@ SHOWN_LABELS = 12  # labels that a message lists, at most
 PROBES = ("The quick brown fox, 3.14 times.", "  two\n\nlines\t", "naïve Straße 你好 🙂", "x = y[0] + 'z'")
 
 
-def check_teaching(
-    training: TrainingSettings, kind: type[Task], data: Settings, student: Architecture, use: Sequence[str]
-) -> None:
+def check_teaching(training: TrainingSettings, kind: type[Task], student: Architecture, use: Sequence[str]) -> None:
     """Raise an error for a teacher that cannot be one, as far as texts say it: before any data are read."""
     from ..tasks.soft_targets import check_soft
 

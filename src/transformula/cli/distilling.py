@@ -44,8 +44,8 @@ def distill(given: Given) -> int:
     distillation. A model that writes targets (translation, summaries, captions) writes one for each source, a language
     model goes on with the first tokens of each document. The student may have any tokenizer; with the teacher's own,
     train --teacher RUN learns its probabilities. Beside the file, FILE.provenance.json says which model wrote it, from
-    which data, and how. A command that was stopped goes on where it was when it is given again. Train with the validation
-    set of the labels: its own targets are the teacher's."""
+    which data, and how. A command that was stopped goes on where it was when it is given again. Train with the
+    validation set of the labels: its own targets are the teacher's."""
     from ..api.distilling import distill
     from ..data.preview import counting
 
