@@ -226,7 +226,7 @@ def test_an_evaluation_says_what_a_search_changes(runs: Path, capsys: pytest.Cap
         heard[weight] = word_error_rate(texts, [str(row["text"]) for row in test]).score
     assert heard == {0.0: without["word_error_rate"]["searched"], 10.0: guided["word_error_rate"]["searched"]}
     assert main(["evaluate", str(runs / "speech"), "--beam", "8", "--ngrams", str(runs / "lm.txt")]) == 0
-    assert "search: beam 8, ngrams" in capsys.readouterr().out
+    assert "searched with beam 8, ngrams" in capsys.readouterr().out
     assert main(["evaluate", str(runs / "speech"), "--lm", str(runs / "lm")]) == 2
     assert "lm guides a search, and beam is 1" in capsys.readouterr().err
 

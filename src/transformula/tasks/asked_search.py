@@ -44,7 +44,7 @@ class SearchReport(ReportPart):
         return {"settings": self.asked, **rates}
 
     def __str__(self) -> str:
-        head = "search: " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.asked.items())
+        head = "searched with " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.asked.items())
         lines = [[name, f"{one:.2f}", f"{other:.2f}"] for name, (one, other) in self.rates.items()]
         return "\n".join([head, *table([["", "best path", "searched"], *lines])])
 
