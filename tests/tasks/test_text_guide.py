@@ -90,10 +90,16 @@ def plain(found: list[tuple[Prefix, float]]) -> dict[str, float]:
 def test_a_text_model_and_ngrams_that_say_the_same_give_the_same_scores(
     ngrams: GuidingModel, lines: str, logs: np.ndarray
 ) -> None:
-    """One counts letter by letter, the other word by word: with all beginnings kept the sums are one."""
-    by_letter = plain(search(logs, 10**6, favor_of(lines, SYMBOLS, 0.7)))
-    by_word = plain(search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7)))
-    assert len(by_letter) > 100 and by_word == pytest.approx(by_letter, abs=1e-4)
+    """Letter by letter and word by word: with all beginnings kept the sums are one."""
+    by_ngrams = search(logs, 10**6, favor_of(lines, SYMBOLS, 0.7))
+    by_letter = search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7))
+    assert dict(by_letter) == pytest.approx(dict(by_ngrams), abs=1e-4), "of any blanks"
+    for beam in (1, 3):
+        assert [text for text, _ in search(logs, beam, TextGuide(ngrams, SYMBOLS, 0.7))] == [
+            text for text, _ in search(logs, beam, favor_of(lines, SYMBOLS, 0.7))
+        ]
+    by_word = plain(search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7).of_words))
+    assert len(by_word) > 100 and by_word == pytest.approx(plain(by_ngrams), abs=1e-4)
     unguided = plain(search(logs, 10**6))
     counted = KneserNey(b"\0" + LINES.strip().replace("\n", "\0").encode() + b"\0")
     for text in ("", "a", "ab a", "bb"):  # the equation itself: both marks are a part of the text
@@ -112,12 +118,14 @@ def test_a_long_text_is_read_no_further_back_than_the_context(ngrams: GuidingMod
     near, far = TextGuide(ngrams, SYMBOLS, 1.0), TextGuide(ngrams, SYMBOLS, 1.0)
     near.most, far.most = 12, 10**6
     module: Any = ngrams.module
+    letters = [spelled("ab a bb ba ab ab bb a"[:place]) for place in range(1, 22)]
+    assert near(letters) == pytest.approx(far(letters), abs=1e-5) and near(letters)[-1] < 0
     text = "ab a bb ba ab ab bb "
     asked = [spelled(text[: place + 1]) for place in range(len(text))] + [(*spelled(text), BLANK)]
     module.read.clear()
-    found = near(asked)
+    found = near.of_words(asked)
     assert max(module.read) == 12
-    assert found == pytest.approx(far(asked), abs=1e-5) and max(module.read) > 15
+    assert found == pytest.approx(far.of_words(asked), abs=1e-5) and max(module.read) > 15
     assert [value != 0 for value in found] == [sign == " " for sign in text] + [True], "words count, letters do not"
 
 
@@ -129,7 +137,10 @@ def test_what_words_add_is_the_text_whatever_the_tokens(kind: str) -> None:
     model = Model("pre-norm", depth=1, width=16, heads=2, tokenizer=tokenizer, seed=5)
     guide = TextGuide(GuidingModel("x", model.module.eval(), model.predictor, model.architecture), SYMBOLS, 2.0)
     for text in ("a", "ab ba", "bb a ab"):
-        added = guide([spelled(text[: end + 1]) for end in range(len(text))] + [(*spelled(text), BLANK)])
+        beginnings = [spelled(text[: end + 1]) for end in range(len(text))] + [(*spelled(text), BLANK)]
+        added, by_word = guide(beginnings), guide.of_words(beginnings)
+        assert sum(added) == pytest.approx(sum(by_word), abs=1e-4)
+        assert (added == by_word) == (kind in ("bpe", "unigram"))
         ids = torch.tensor([*guide.opening, *tokenizer.encode(text)])
         said = model.module(ids[None])[0].detach().log_softmax(-1).double()
         each = [float(said[place, number]) for place, number in enumerate(ids[1:])]

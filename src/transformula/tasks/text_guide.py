@@ -3,8 +3,9 @@
     score(text) = log P(text | sound) + weight log P(text)
 
 The texts are those of the model: between two of its marks, the end of a document or a new line, whichever it says more
-often behind a letter. A word counts as soon as the blank behind it is searched, the last one and the mark at the end of
-the sound, so that the model may have tokens of any kind. What the model has said of a word is kept.
+often behind a letter. Where each letter is a token, it counts as soon as it is searched. Tokens of other kinds count as
+soon as the blank behind their word is searched, those of the last word and the mark at the end of the sound: the sum is
+the same, but beginnings of unlike many whole words compete, which takes a larger beam. What the model has said is kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,8 +27,10 @@ from .ctc import BLANK, Prefix
 from .predictor import Predictor
 from .writing import TextGenerator
 
+LETTER_BY_LETTER = ("characters", "bytes")  # kinds of tokenizers that cut a letter as they cut it within a word
 ROWS = 64  # of texts that the model reads at once
 CONTEXT = 256  # tokens that it reads at most, where its text says no context
+KEPT = 20_000  # beginnings and words, of which is kept what the model has said
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,10 @@ class TextGuide:
         self.most = int(model.architecture.numbers.get("context", CONTEXT))
         self.reads_document = "document" in model.architecture.inputs
         self.said: dict[tuple[str, str, bool], float] = {}
+        self.after: dict[Prefix, np.ndarray] = {}
+        alone = self.tokenizer.kind in LETTER_BY_LETTER and all(knows(self.tokenizer, sign) for sign in symbols)
+        letters = [self.tokenizer.encode(sign) for sign in symbols] if alone else []
+        self.letters = [ids[0] for ids in letters if len(ids) == 1]
         self.opening, self.ends = self.marks(model.named)
 
     def marks(self, named: str) -> tuple[tuple[int, ...], list[int]]:
@@ -100,6 +108,25 @@ class TextGuide:
         return max(known, key=lambda marks: float(behind[marks[1]].sum()))
 
     def __call__(self, beginnings: Sequence[Prefix]) -> list[float]:
+        if max(len(self.after), len(self.said)) > KEPT:
+            self.after.clear()
+            self.said.clear()
+        by_letter = len(self.letters) == len(self.symbols)
+        return self.of_letters(beginnings) if by_letter else self.of_words(beginnings)
+
+    def of_letters(self, beginnings: Sequence[Prefix]) -> list[float]:
+        """weight log P of the last letter of each beginning; a blank symbol is the end of the text."""
+        new = [each for each in dict.fromkeys(each[:-1] for each in beginnings) if each not in self.after]
+        for start in range(0, len(new), ROWS):
+            some = new[start : start + ROWS]
+            texts = [(*self.opening, *(self.letters[number - 1] for number in each))[-self.most :] for each in some]
+            for each, logs in zip(some, self.logs(texts), strict=True):
+                last = logs[-1].double()
+                end = last[self.ends].logsumexp(0, keepdim=True)
+                self.after[each] = torch.cat([end, last[self.letters]]).numpy()
+        return [self.weight * float(self.after[each[:-1]][each[-1]]) for each in beginnings]
+
+    def of_words(self, beginnings: Sequence[Prefix]) -> list[float]:
         """weight log P of the word that ends where a beginning does, 0 where none does; a blank symbol at its end is
         the end of the text."""
         wanted = [self.word(beginning) for beginning in beginnings]
