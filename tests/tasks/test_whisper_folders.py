@@ -224,7 +224,10 @@ def test_a_language_must_be_one_that_the_tokens_name(theirs: Path, run: Path, tm
         Model.from_folder(theirs).predict(waves()[0], language="fr")
 
 
-def test_a_classifier_of_whispers_kind_is_not_read_as_one_of_any_length(theirs: Path) -> None:
+def test_a_classifier_of_whispers_kind_is_not_read_as_one_of_any_length(theirs: Path, run: Path) -> None:
+    how: dict[str, Any] = {"data": str(run.parent / "tones.tsv"), "steps": 1, **HOW}
+    with pytest.raises(CheckpointError, match="makes other numbers of sound than its samples"):
+        train(init_from=str(theirs), task="audio-classification", out=str(run.parent / "labels"), **how)
     from transformula.tasks.sounds import heard_by_others
 
     assert heard_by_others(theirs, spectrum=True) == (16_000, False)

@@ -228,7 +228,7 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
         settings["tokenizer"] = str(start.folder)
         check_tokenizer(start.folder, check_model(start.folder, use=use))
     if start is not None:
-        settings = start.with_kept(settings, fields)
+        settings = start.with_kept(settings, fields, tokens)
     text, data, training = resolve(model, settings, source, task, beside)
     if getattr(data, "labels", None) == "keep":
         data = data.model_copy(update={"kept_labels": kept_labels(start, tasks.name_of(task))})

@@ -120,15 +120,15 @@ class Start:
                 return {"classes": OfOthers(model.task, self.folder, None, config, architecture).labels}
         return row_names(kind)
 
-    def with_kept(self, settings: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    def with_kept(self, settings: Mapping[str, Any], fields: Collection[str], tokens: bool) -> dict[str, Any]:
         """Settings of a task's data, with those that it does not state and the model that is loaded says: how pictures
-        and sounds become numbers, how messages become text, and which frozen model a loss compares with."""
-        wanted = [
-            key for key in ("preprocessing", "normalize", "template", "chat_template", "reference") if key in fields
-        ]  # fmt: skip
+        and sounds become numbers, how messages become text, and which frozen model a loss compares with. `tokens`: the
+        model that begins reads some."""
+        keys = ("preprocessing", "normalize", "template", "chat_template", "reference")
+        wanted = [key for key in keys if key in fields and settings.get(key) is None]
         if settings.get("template") is not None or settings.get("tokenizer") != str(self.folder):
             wanted = [key for key in wanted if key != "chat_template"]
-        found = {key: getattr(self, key) for key in wanted if settings.get(key) is None}
+        found = {key: self.normalize(tokens) if key == "normalize" else getattr(self, key) for key in wanted}
         return {**settings, **{key: value for key, value in found.items() if value is not None}}
 
     @property
@@ -172,21 +172,19 @@ class Start:
             raise CheckpointError(f"{error}; {plain}") from None
         return str(self.folder)
 
-
-    @property
-    def normalize(self) -> bool | None:
+    def normalize(self, tokens: bool) -> bool | None:
         """Whether it reads sounds of the mean 0 and the variance 1; None where it reads none. Raises CheckpointError
-        where a folder of transformers does not say it."""
+        where a folder of transformers does not say it, and for Whisper's, whose sounds have one length, where the model
+        that begins reads no `tokens`."""
         from ..interop.named import is_theirs
         from ..structured import load_json
         from ..tasks.predictor import FILE
         from ..tasks.sounds import heard_by_others
 
-        inputs = check_model(self.folder).inputs
-        if "audio" not in inputs:
+        if "audio" not in check_model(self.folder).inputs:
             return None
         if is_theirs(self.folder):
-            return heard_by_others(self.folder, spectrum="tokens" in inputs)[1]
+            return heard_by_others(self.folder, spectrum=tokens)[1]
         return bool((self.folder / FILE).is_file() and load_json(self.folder / FILE).get("normalized"))
 
 
