@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.references.whisper import log_mel
-from tests.tasks.tones import tones, write_sound, write_tones
+from tests.tasks.tones import SMALL, tones, write_sound, write_tones
 from transformula import Model, train
 from transformula.api.exporting import export
 from transformula.api.inputs import predictor_in
@@ -222,6 +222,17 @@ def test_a_language_must_be_one_that_the_tokens_name(theirs: Path, run: Path, tm
         train(language="fr", **how, **HOW)
     with pytest.raises(InputError, match="language=fr: the tokens of transcripts name others"):
         Model.from_folder(theirs).predict(waves()[0], language="fr")
+
+
+def test_a_model_that_hears_sounds_of_any_length_leaves_with_a_note(run: Path, tmp_path: Path) -> None:
+    """Its folder is one of Whisper's weights, and says no more than these."""
+    how: dict[str, Any] = {"data": str(run.parent / "tones.tsv"), "steps": 1, **SMALL}
+    train("whisper", task="speech-recognition", vocab=6, out=str(tmp_path / "run"), **how)
+    with pytest.warns(UserWarning, match="transformers pads sounds to one length"):
+        out = Path(export(tmp_path / "run", tmp_path / "out", to="transformers"))
+    assert not (out / "preprocessor_config.json").exists()
+    with pytest.warns(UserWarning, match=r"its tokenizer has no <\|startoftranscript\|>"):
+        assert predictor_in(out) is None
 
 
 def test_a_classifier_of_whispers_kind_is_not_read_as_one_of_any_length(theirs: Path, run: Path) -> None:

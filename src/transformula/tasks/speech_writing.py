@@ -29,7 +29,7 @@ from .seq2seq_data import padded_batch
 from .sounds import LEAST_SECONDS, POSITIONS, OfSounds, SoundRow
 from .transcripts import MAX_OVERLAP, OTHERS_SECONDS, SpokenWord, samples_of
 from .verb import TranscribeSettings
-from .whisper_folders import check_features, check_language, opening_of, spectrum_of, without_times
+from .whisper_folders import START, check_features, check_language, opening_of, spectrum_of, without_times
 from .writing import end_of
 
 QUIET = 0.1  # seconds: a long sound is cut in the middle of so long a stretch
@@ -84,8 +84,10 @@ class SpeechWriter(OfSounds, RowEncoder):
     def of_others(cls, model: OfOthers) -> Self:
         """The predictor of a model that others trained. Raises CheckpointError."""
         padded, opening = padded_samples(model.architecture), opening_of(model.tokenizer, model.config)
-        if not padded or opening is None:
-            raise CheckpointError("it is no model of Whisper's kind: sounds of one length, and tokens of a transcript")
+        if not padded:
+            raise CheckpointError("its sounds have no length to which they are padded, as Whisper's have: not read")
+        if opening is None:
+            raise CheckpointError(f"its tokenizer has no {START}, with which a transcript of Whisper begins")
         rate = check_features(model.folder, model.architecture, padded)
         most = int(model.architecture.numbers["context"])
         begun = cls(model.tokenizer, list(model.architecture.inputs), most, False, rate, OTHERS_SECONDS, most)

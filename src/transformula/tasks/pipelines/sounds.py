@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,3 +101,6 @@ class SpeechWritingPipeline(SoundPipeline[SpeechWriter]):
         kind = self.predictor
         if kind.padded and kind.spectrum:
             write_companions(folder, kind.spectrum, kind.padded, kind.language)
+        else:
+            what = "transformers pads sounds to one length, and this model has learned them as long as they are"
+            warnings.warn(f"{what}: what it writes there may differ", stacklevel=2)
