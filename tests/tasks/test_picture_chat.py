@@ -99,13 +99,14 @@ def test_a_folder_of_others_reads_the_whole_dialogue(folder: Path, pictures: lis
     assert [prompt.ids.count(kind.marker) for prompt in prompts] == [kind.places * n for n in (2, 1, 2, 0)]
     together = chat.predict([model.module], opened, settings)
     for messages, prompt, (reply,) in zip(opened, prompts, together, strict=True):
+        given = chat.inputs(messages, prompt)["image"]
+        given = given if given.numel() else torch.zeros(1, 3, 32, 32)
         ((alone,),) = chat.predict([model.module], [messages], settings)
         assert (alone.text, alone.ended) == (reply.text, reply.ended)
         assert alone.score == pytest.approx(reply.score, rel=1e-4)
         tokens, total = list(prompt.ids), []
         for _ in range(4):
             with torch.no_grad():
-                given = prompt.inputs["image"] if prompt.inputs["image"].numel() else torch.zeros(1, 3, 32, 32)
                 logs = model.module.eval()(image=given, tokens=torch.tensor([tokens]))[0, -1].log_softmax(0)
             tokens.append(int(logs.argmax()))
             total.append(float(logs.max()))
@@ -127,9 +128,12 @@ def test_the_context_leaves_the_oldest_out_with_their_pictures(folder: Path, pic
         reply = conversation.reply("the cat", lambda _: None)
     assert reply.left_out > 0
     assert len(conversation.messages) == 12
-    prompt = chat.prompt(conversation.messages[:-1], settings)
-    assert prompt.ids.count(chat.answering.marker) == len(prompt.inputs["image"]) * chat.answering.places
-    assert 0 < len(prompt.inputs["image"]) < 6
+    asked = conversation.messages[:-1]
+    prompt = chat.prompt(asked, settings)
+    image = chat.inputs(asked, prompt)["image"]
+    assert prompt.ids.count(chat.answering.marker) == len(image) * chat.answering.places
+    assert 0 < len(image) < 6
+    assert torch.equal(image, chat.inputs(asked[-2 * len(image) + 1 :], prompt._replace(left_out=0))["image"])
 
 
 @pytest.mark.parametrize("of", ["run", "folder"])

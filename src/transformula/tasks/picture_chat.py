@@ -6,6 +6,7 @@ questions: it reads the last message, about the pictures that were shown last.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,8 +24,7 @@ from .picture_answering import MESSAGES, PictureAnswering, ids_asked, loaded
 from .picture_messages import pictured_messages, plain_messages
 from .picture_rows import each_of
 from .predictor import Predictor, predictor
-from .replies import MAX_REPLY_TOKENS, PICTURE, Prompt, Reply, Replying, TemplatedChat
-from .writing import Continuation
+from .replies import MAX_REPLY_TOKENS, PICTURE, Prompt, Reply, Replying, ReplyWritten, TemplatedChat
 
 SHOWN = "pictures"  # of a message, beside its content
 ONE_QUESTION = "older messages are not read: this model answers one question at a time"
@@ -63,19 +63,29 @@ class SeeingChat(Replying):
                 raise InputError(f"{setting(key)}: a model that reads pictures does not follow it; leave it out")
         return super().predict(models, inputs, settings, progress=progress, on_text=on_text)
 
-    def scores(self, model: Any, prompts: Sequence[Prompt], written: Sequence[Continuation]) -> list[float]:
+    @abstractmethod
+    def inputs(self, messages: Sequence[Message], prompt: Prompt) -> Mapping[str, Any]:
+        """What the model is given beside the prompt of a dialogue, by name."""
+
+    def scores(self, model: Any, replies: Sequence[ReplyWritten]) -> list[float]:
         view, device, scores = evaluating(model), device_of(model), []
-        for prompt, ids in zip(prompts, self.replied(written), strict=True):
+        for reply, ids in zip(replies, self.replied([one.written for one in replies]), strict=True):
+            prompt = reply.prompt
             whole = torch.tensor([[*prompt.ids, *ids]], device=device)
             if self.context is not None:
                 whole = whole[:, : self.context + 1]
-            given = {name: each.to(device) for name, each in prompt.inputs.items()}
+            given = {name: each.to(device) for name, each in reply.inputs.items()}
             given = {name: each if len(each) else each.new_zeros(1, *each.shape[1:]) for name, each in given.items()}
             with torch.no_grad():
                 logits = logits_of(model, view(tokens=whole[:, :-1], **given)).float()
             logs = logits.log_softmax(-1).gather(2, whole[:, 1:, None])[0, len(prompt.ids) - 1 :]
             scores.append(float(logs.mean()))
         return scores
+
+
+def shown_last(messages: Sequence[Message]) -> list[Any]:
+    """The pictures of the last message that has some."""
+    return next((list(one[SHOWN]) for one in reversed(messages) if SHOWN in one), [])
 
 
 @predictor("picture-chat")
@@ -94,19 +104,22 @@ class QuestionChat(SeeingChat):
         for role in ("system", "tool"):
             if (role == "system" and settings.system) or any(one["role"] == role for one in messages):
                 raise InputError(f"this model learned to answer questions, and reads no message of the role {role}")
-        shown = next((one[SHOWN] for one in reversed(messages) if SHOWN in one), None)
-        if shown is None:
+        shown = shown_last(messages)
+        if not shown:
             raise InputError("this model answers questions about a picture, and none is shown: --picture FILE, or in a"
                              " conversation /picture FILE")  # fmt: skip
         source = {"question": messages[-1]["content"], "picture": shown}
-        (ids,), (image,) = self.answering.ids([source]), self.answering.pictures([source])
+        (ids,) = self.answering.ids([source])
         if self.context is not None and len(ids) > self.context:
             raise InputError(
                 f"the question and its pictures have {len(ids)} tokens, and the model has learned {self.context}"
                 " positions: shorten it, or show fewer"
             )
         older = len(messages) - 1
-        return Prompt(ids.tolist(), ONE_QUESTION if older else "", older, {"image": image})
+        return Prompt(ids.tolist(), ONE_QUESTION if older else "", older)
+
+    def inputs(self, messages: Sequence[Message], prompt: Prompt) -> Mapping[str, Any]:
+        return {"image": self.answering.pictures([{"picture": shown_last(messages)}])[0]}
 
 
 @dataclass(frozen=True)
@@ -129,9 +142,14 @@ class TemplatedSeeing(SeeingChat, TemplatedChat):
         ]  # fmt: skip
         shown = [each for one in messages for each in one.get(SHOWN, ())]
         plain = [{key: each for key, each in one.items() if key != SHOWN} for one in plain_messages(parts)]
-        source = {"question": "", "picture": shown, MESSAGES: plain}
-        (image,) = self.answering.pictures([source])
-        return Prompt(ids_asked(self.answering, source), inputs={"image": image})
+        return Prompt(ids_asked(self.answering, {"question": "", "picture": shown, MESSAGES: plain}))
+
+    def inputs(self, messages: Sequence[Message], prompt: Prompt) -> Mapping[str, Any]:
+        """The pictures of the messages that are read: those that are left out are the oldest that no system says."""
+        begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
+        read = [*messages[:begun], *messages[begun + prompt.left_out :]]
+        shown = [each for one in read for each in one.get(SHOWN, ())]
+        return {"image": self.answering.pictures([{"picture": shown}])[0]}
 
 
 def opened_dialogue(chat: SeeingChat, given: Any, place: str) -> list[Message]:

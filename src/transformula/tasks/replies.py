@@ -63,13 +63,11 @@ class Prompt(NamedTuple):
     ids       tokens
     note      what of the dialogue is not in it
     left_out  how many messages, the oldest
-    inputs    what the model is given beside it, by name
     """
 
     ids: list[int]
     note: str = ""
     left_out: int = 0
-    inputs: Mapping[str, Any] = MappingProxyType({})
 
 
 def is_dialogue(given: Any) -> bool:
@@ -83,12 +81,14 @@ def is_dialogue(given: Any) -> bool:
 class ReplyWritten(NamedTuple):
     """What was written after a prompt.
 
-    room  tokens that it could have at most
+    room    tokens that it could have at most
+    inputs  what the model was given beside the prompt, by name
     """
 
     prompt: Prompt
     written: Continuation
     room: int
+    inputs: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def text(self) -> PartlyLearned:
@@ -161,10 +161,11 @@ class Replying(Predictor):
         """The tokens of replies, their ends included, as they are scored."""
         return [one.ids for one in written]
 
-    def scores(self, model: Any, prompts: Sequence[Prompt], written: Sequence[Continuation]) -> list[float]:
+    def scores(self, model: Any, replies: Sequence[ReplyWritten]) -> list[float]:
         """Log P of a token of each reply after its prompt, on average, its end included."""
         texts = []
-        for prompt, ids in zip(prompts, self.replied(written), strict=True):
+        for each, ids in zip(replies, self.replied([one.written for one in replies]), strict=True):
+            prompt = each.prompt
             whole = np.array([*prompt.ids, *ids])[: None if self.context is None else self.context + 1]
             texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt.ids)))
         return [-score.nats / score.tokens for score in text_scores(model, texts)]
@@ -211,8 +212,8 @@ class Replying(Predictor):
             some = rows[first : first + REPLIES_AT_ONCE]
             seeded = settings.model_copy(update={"seed": settings.seed + first})
             written = replies_after(chat, models[0], [inputs[row] for row in some], seeded, on_text)
-            scores = chat.scores(models[0], [each.prompt for each in written], [each.written for each in written])
-            for row, (prompt, one, room), score in zip(some, written, scores, strict=True):
+            scores = chat.scores(models[0], written)
+            for row, (prompt, one, room, _), score in zip(some, written, scores, strict=True):
                 cut = f"the reply was cut where the context of {chat.context} tokens ends"
                 said = [prompt.note, "" if one.ended or room == wanted else cut]
                 note = "; ".join(filter(None, said))
@@ -264,11 +265,13 @@ def replies_after(
     # the last one written is not read
     left = [wanted if chat.context is None else min(wanted, chat.context + 1 - len(ids)) for ids in begun]
     forms = forms_of(chat, dialogues, settings)
-    inputs = {name: [each.inputs[name] for each in prompts] for name in prompts[0].inputs}
+    seeing: Any = chat if chat.reads == "both" else None
+    given = [seeing.inputs(*each) if seeing else {} for each in zip(dialogues, prompts, strict=True)]
+    inputs = {name: [each[name] for each in given] for name in given[0]}
     written = write_after(
         model, chat.tokenizer, begun, drawing, on_text, most=left, apart=apart, forms=forms, inputs=inputs
     )
-    return list(map(ReplyWritten, prompts, written, left))
+    return list(map(ReplyWritten, prompts, written, left, given))
 
 
 def parts_of(

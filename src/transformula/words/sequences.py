@@ -138,7 +138,7 @@ class SpaceToDepth(OwnSequence):
     padding=True,
     options={"id": whole("the id in whose places the positions of b stand", minimum=0)},
     checks={"a == b": "a and b have different widths, {a} and {b}: bring b to that of a by linear(b, {a})"},
-    state="1 / length",
+    state="2 / length",
     saved="1",
     example="before: x = masked_scatter(embed.words(tokens), tokens, patches(image, 4), 7) + positions(tokens)",
     equation="y_i = b_k at the k-th position i with ids_i = id, else a_i",
