@@ -90,7 +90,7 @@ def plain(found: list[tuple[Prefix, float]]) -> dict[str, float]:
 def test_a_text_model_and_ngrams_that_say_the_same_give_the_same_scores(
     ngrams: GuidingModel, lines: str, logs: np.ndarray
 ) -> None:
-    """Letter by letter and word by word: with all beginnings kept the sums are one."""
+    """Letter by letter, and at the end: with all beginnings kept the sums are one."""
     by_ngrams = search(logs, 10**6, favor_of(lines, SYMBOLS, 0.7))
     by_letter = search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7))
     assert dict(by_letter) == pytest.approx(dict(by_ngrams), abs=1e-4), "of any blanks"
@@ -98,14 +98,14 @@ def test_a_text_model_and_ngrams_that_say_the_same_give_the_same_scores(
         assert [text for text, _ in search(logs, beam, TextGuide(ngrams, SYMBOLS, 0.7))] == [
             text for text, _ in search(logs, beam, favor_of(lines, SYMBOLS, 0.7))
         ]
-    by_word = plain(search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7).of_words))
-    assert len(by_word) > 100 and by_word == pytest.approx(plain(by_ngrams), abs=1e-4)
+    rescored = plain(search(logs, 10**6, TextGuide(ngrams, SYMBOLS, 0.7).of_texts))
+    assert len(rescored) > 100 and rescored == pytest.approx(plain(by_ngrams), abs=1e-4)
     unguided = plain(search(logs, 10**6))
     counted = KneserNey(b"\0" + LINES.strip().replace("\n", "\0").encode() + b"\0")
     for text in ("", "a", "ab a", "bb"):  # the equation itself: both marks are a part of the text
         grams = grams_of(b"\0" + text.encode() + b"\0")[1:]
         likely = float(np.log(counted.probabilities(grams, (MAX_ORDER,))[MAX_ORDER]).sum())
-        assert by_word[text] == pytest.approx(unguided[text] + 0.7 * likely, abs=1e-4)
+        assert rescored[text] == pytest.approx(unguided[text] + 0.7 * likely, abs=1e-4)
 
 
 def test_a_weight_of_0_is_no_model(ngrams: GuidingModel, logs: np.ndarray) -> None:
@@ -120,27 +120,26 @@ def test_a_long_text_is_read_no_further_back_than_the_context(ngrams: GuidingMod
     module: Any = ngrams.module
     letters = [spelled("ab a bb ba ab ab bb a"[:place]) for place in range(1, 22)]
     assert near(letters) == pytest.approx(far(letters), abs=1e-5) and near(letters)[-1] < 0
-    text = "ab a bb ba ab ab bb "
-    asked = [spelled(text[: place + 1]) for place in range(len(text))] + [(*spelled(text), BLANK)]
+    text = (*spelled("ab a bb ba ab ab bb"), BLANK)
     module.read.clear()
-    found = near.of_words(asked)
+    found = near.of_texts([text[:-1], text])
     assert max(module.read) == 12
-    assert found == pytest.approx(far.of_words(asked), abs=1e-5) and max(module.read) > 15
-    assert [value != 0 for value in found] == [sign == " " for sign in text] + [True], "words count, letters do not"
+    assert found == pytest.approx(far.of_texts([text[:-1], text]), abs=1e-5) and max(module.read) > 15
+    assert found[0] == 0 > found[1], "texts count where they end"
 
 
 @pytest.mark.parametrize("kind", ["characters", "bytes", "bpe", "unigram"])
-def test_what_words_add_is_the_text_whatever_the_tokens(kind: str) -> None:
-    """The sum of what its words and its end add is log P of the whole text between its marks."""
+def test_what_letters_add_is_the_text_whatever_the_tokens(kind: str) -> None:
+    """The sum of what its letters, or its words, and its end add is log P of the whole text between its marks."""
     corpus = [line for line in LINES.splitlines() * 30]
     tokenizer = tokenizers.get(kind).train(corpus, 280 if kind in ("bpe", "unigram") else None)
     model = Model("pre-norm", depth=1, width=16, heads=2, tokenizer=tokenizer, seed=5)
     guide = TextGuide(GuidingModel("x", model.module.eval(), model.predictor, model.architecture), SYMBOLS, 2.0)
     for text in ("a", "ab ba", "bb a ab"):
         beginnings = [spelled(text[: end + 1]) for end in range(len(text))] + [(*spelled(text), BLANK)]
-        added, by_word = guide(beginnings), guide.of_words(beginnings)
-        assert sum(added) == pytest.approx(sum(by_word), abs=1e-4)
-        assert (added == by_word) == (kind in ("bpe", "unigram"))
+        added, at_end = guide(beginnings), guide.of_texts(beginnings)
+        assert sum(added) == pytest.approx(sum(at_end), abs=1e-4) and not any(at_end[:-1])
+        assert (added == at_end) == (kind in ("bpe", "unigram"))
         ids = torch.tensor([*guide.opening, *tokenizer.encode(text)])
         said = model.module(ids[None])[0].detach().log_softmax(-1).double()
         each = [float(said[place, number]) for place, number in enumerate(ids[1:])]

@@ -3,15 +3,16 @@
     score(text) = log P(text | sound) + weight log P(text)
 
 The texts are those of the model: between two of its marks, the end of a document or a new line, whichever it says more
-often behind a letter. Where each letter is a token, it counts as soon as it is searched. Tokens of other kinds count as
-soon as the blank behind their word is searched, those of the last word and the mark at the end of the sound: the sum is
-the same, but beginnings of unlike many whole words compete, which takes a larger beam. What the model has said is kept.
+often behind a letter. Where each letter is a token, it counts as soon as it is searched. With tokens of other kinds the
+texts that the search ends with are rescored: the sum is the same, and the beam is that of the sound alone. What the
+model has said is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ class TextGuide:
             self.after.clear()
             self.said.clear()
         by_letter = len(self.letters) == len(self.symbols)
-        return self.of_letters(beginnings) if by_letter else self.of_words(beginnings)
+        return self.of_letters(beginnings) if by_letter else self.of_texts(beginnings)
 
     def of_letters(self, beginnings: Sequence[Prefix]) -> list[float]:
         """weight log P of the last letter of each beginning; a blank symbol is the end of the text."""
@@ -126,29 +127,21 @@ class TextGuide:
                 self.after[each] = torch.cat([end, last[self.letters]]).numpy()
         return [self.weight * float(self.after[each[:-1]][each[-1]]) for each in beginnings]
 
-    def of_words(self, beginnings: Sequence[Prefix]) -> list[float]:
-        """weight log P of the word that ends where a beginning does, 0 where none does; a blank symbol at its end is
-        the end of the text."""
-        wanted = [self.word(beginning) for beginning in beginnings]
-        new = list(dict.fromkeys(each for each in wanted if each is not None and each not in self.said))
+    def of_texts(self, beginnings: Sequence[Prefix]) -> list[float]:
+        """weight log P of each text, word by word and then its end, where a blank symbol says that it ends; else 0."""
+        wanted = [self.parts(beginning) if beginning[-1] == BLANK else [] for beginning in beginnings]
+        new = list(dict.fromkeys(each for parts in wanted for each in parts if each not in self.said))
         for start in range(0, len(new), ROWS):
             some = new[start : start + ROWS]
             self.said.update(zip(some, self.nats([self.asked(*each) for each in some]), strict=True))
-        return [0.0 if each is None else -self.weight * self.said[each] for each in wanted]
+        return [-self.weight * sum(self.said[each] for each in parts) if parts else 0.0 for parts in wanted]
 
-    def word(self, beginning: Prefix) -> tuple[str, str, bool] | None:
-        """The words before the last one, all of them, and whether the text ends there; None within a word."""
-        ends = beginning[-1] == BLANK
-        text = "".join(self.symbols[number - 1] for number in beginning if number != BLANK)
-        if not ends and not text[-1:].isspace():
-            return None
-        words = text.split()
-        if not ends and text[:-1] != text[:-1].rstrip():  # the word before several blanks has counted
-            return None
-        if not words and not ends:
-            return None
-        last = [] if ends and text and text[-1].isspace() else words[-1:]
-        return " ".join(words[: len(words) - len(last)]), " ".join(words), ends
+    def parts(self, beginning: Prefix) -> list[tuple[str, str, bool]]:
+        """The words of a text: of each what stands before it, that with it, and whether the text ends there."""
+        words = "".join(self.symbols[number - 1] for number in beginning if number != BLANK).split()
+        texts = [" ".join(words[:count]) for count in range(len(words) + 1)]
+        steps = list(pairwise(texts)) or [("", "")]
+        return [(before, after, number == len(steps)) for number, (before, after) in enumerate(steps, 1)]
 
     def asked(self, before: str, after: str, ends: bool) -> NewWords:
         """What of a text is new: the tokens behind those that it had."""

@@ -63,8 +63,8 @@ class TranscribeSettings(BestSettings):
         0.5, ge=0, le=10, description="what the n-grams count for, beside what is heard (needs ngrams)"
     )
     lm: str | None = Field(
-        None, min_length=1, description="a language model, by its run or folder, that guides a search with a beam, word"
-        " by word",
+        None, min_length=1, description="a language model, by its run or folder, that guides a search with a beam"
+        " letter by letter; one whose tokens are not letters rescores what is found",
     )  # fmt: skip
     lm_weight: float = Field(
         0.5, ge=0, le=10, description="what the language model counts for, beside what is heard (needs lm)"
