@@ -3,7 +3,7 @@
     python benchmarks/reading.py [--megabytes 200] [--rows 2000000] [--text FILE]
 
 The claims: a text of 200 MB is read, split and encoded as bytes with a peak of 1.5 times its size, torch included; the
-same as documents of 2 kB in a .jsonl file with twice its size; one line of 110 MB by a BPE that is trained on it, within
+same as documents of 2 kB in a .jsonl file with twice its size; one line of 110 MB by a BPE that is trained on it, with
 10 times its size; two million short pairs are read, held out and encoded by a BPE within 180 seconds of CPU time.
 """
 

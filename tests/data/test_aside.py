@@ -133,6 +133,11 @@ def test_long_documents_lie_in_one_file_together(small_limits, tmp_path, monkeyp
     assert [str(content, "utf-8") for content in contents] == documents[:7] + documents[8:]
     assert all(isinstance(content, memoryview) == (len(content) >= 50) for content in contents)
     assert len({id(content.obj) for content in contents if isinstance(content, memoryview)}) == 1
+    for number, text in enumerate(documents[8:48]):  # files, each smaller than what is laid aside alone
+        (tmp_path / f"{number:02}.txt").write_text(text)
+    apart = read_corpus(str(tmp_path / "*.txt")).documents
+    assert apart == documents[8:48]
+    assert len({id(content.obj) for content in apart.contents if len(content) >= 50}) == 1
     given = {"data": str(path), "tokenizer": "bpe"}
     data = prepare(TextSettings.read(given))
     monkeypatch.setattr(aside, "ASIDE", 10**6)

@@ -50,7 +50,8 @@ class DocumentsAside:
         """Raises InputError for half a character, DataError where the disk is full."""
         content = as_utf8(document) if isinstance(document, str) else document
         self.contents.append(content)
-        if isinstance(content, bytes) and len(content) >= LONG:
+        mapped = isinstance(content, memoryview) and isinstance(content.obj, MappedText)
+        if len(content) >= LONG and not mapped:
             self._waiting.append(len(self.contents) - 1)
             self._size += len(content)
             if self._size >= ASIDE:
@@ -61,7 +62,7 @@ class DocumentsAside:
         if self._file is not None:
             with guarded(cache_folder()):
                 for number in self._waiting:
-                    content = cast(bytes, self.contents[number])
+                    content = cast(Content, self.contents[number])
                     self._file.write(content)
                     self.contents[number] = len(content)
         self._waiting, self._size = [], 0
