@@ -12,10 +12,11 @@ from ..cost.words import table
 from ..errors import ConfigError
 from .base import Progress
 from .scores.measured import Measured, ReportPart
+from .spoken_scores import rates_of
 from .trained import Trained
 from .transcripts import SpeechRecognizer
 from .verb import TranscribeSettings
-from .window_report import error_rates, rates_of, windows_beside_whole
+from .window_report import error_rates, windows_beside_whole
 from .writing import load_predictor
 
 WINDOWS = ("window", "window_overlap")

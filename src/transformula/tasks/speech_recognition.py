@@ -29,9 +29,7 @@ from .label_spelling import some_in_words
 from .losses import smoothed_cross_entropy
 from .predictor import Answer
 from .rows import RowReader, RowTask, evaluation_of
-from .scores.baselines import constant
-from .scores.edits import by_speaker_table, character_error_rate, word_error_rate
-from .scores.measured import Measured, ReportPart
+from .scores.measured import Measured
 from .scores.report import ScoreReport
 from .sounds import (
     by_speaker,
@@ -45,6 +43,7 @@ from .sounds import (
 from .speech_settings import SpeechSettings, spelled
 from .speech_writing import SpeechWriter
 from .speech_writing_data import READS, check_tokens, recognizer_of_others
+from .spoken_scores import errors_by_speaker, most_frequent, rates_of
 from .trained import Trained
 from .transcripts import SpeechRecognizer, places_of
 from .verb import TranscribeSettings, Verb
@@ -143,17 +142,6 @@ def fits(kind: SpeechRecognizer | SpeechWriter, record: Record, ids: Sequence[in
     return kind.positions(sound_rows([record], kind.rate)[0].samples) >= positions_needed(ids)
 
 
-def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Answer] | None:
-    """The most frequent transcript of training, or the most typical one, for every sound."""
-    texts = constant([Record({"target": row["text"]}) for row in learned], records)
-    return None if texts is None else [Answer(text) for text in texts]
-
-
-def errors_by_speaker(answers: Sequence[Answer], records: Sequence[Record]) -> ReportPart:
-    speakers = [str(row.get("speaker") or "unknown") for row in records]
-    return by_speaker_table([each.text for each in answers], [str(row["text"]) for row in records], speakers)
-
-
 @task("speech-recognition")
 class SpeechRecognition(RowTask):
     """Sounds with their transcripts, by an encoder and CTC, or by an encoder and a decoder."""
@@ -245,8 +233,7 @@ the time of each word. Long files are read in windows.""",
 
     @classmethod
     def measure(cls, answers: Sequence[Answer], records: Sequence[Record]) -> list[Measured]:
-        texts, right = [each.text for each in answers], [str(row["text"]) for row in records]
-        return [word_error_rate(texts, right), character_error_rate(texts, right)]
+        return rates_of(records, [each.text for each in answers])
 
     @classmethod
     def report(

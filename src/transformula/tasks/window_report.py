@@ -17,9 +17,9 @@ from torch import Tensor
 from ..cost.words import table
 from ..data.records import Record
 from .base import Progress
-from .scores.edits import character_error_rate, word_error_rate
 from .scores.measured import Measured, ReportPart
 from .sounds import sound_rows
+from .spoken_scores import rates_of
 from .transcripts import SpeechRecognizer
 from .verb import TranscribeSettings
 
@@ -92,9 +92,3 @@ def error_rates(
     kind: SpeechRecognizer, records: Sequence[Record], outputs: Sequence[Tensor], settings: Any
 ) -> list[Measured]:
     return rates_of(records, [best[0].text for best in kind.answers(records, outputs, settings)])
-
-
-def rates_of(records: Sequence[Record], texts: Sequence[str]) -> list[Measured]:
-    """The error rates of texts."""
-    right = [str(row["text"]) for row in records]
-    return [word_error_rate(texts, right), character_error_rate(texts, right)]
