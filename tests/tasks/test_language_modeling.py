@@ -2,12 +2,14 @@
 
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from transformula import gallery
+from transformula import evaluate, gallery, train
 from transformula.data.cache import cache_entries
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError, InputError, UnknownName
@@ -276,3 +278,16 @@ def test_models_of_another_task_are_refused(name, message):
     with pytest.raises(InputError, match=message):
         LanguageModeling.check(architecture)
     LanguageModeling.check(check(gallery.load("pre-norm"), vocabulary()))
+
+
+def test_an_evaluation_says_how_sure_its_scores_are(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("one two three four five six seven\n" * 200)
+    sizes: dict[str, Any] = {"depth": 1, "width": 8, "heads": 1, "context": 16, "batch": 2, "steps": 2}
+    run = train("x = x + mlp(norm(x))", data=str(path), tokenizer="characters", out=str(tmp_path / "run"), **sizes)
+    report = evaluate(run.folder)
+    scores, intervals = report.data["scores"], report.data["intervals"]
+    assert set(intervals) == {"loss", "bits_per_byte", "perplexity"}
+    assert all(low < scores[name] < high for name, (low, high) in intervals.items())
+    assert intervals["perplexity"] == pytest.approx([math.exp(end) for end in intervals["loss"]], rel=1e-3)
+    assert f"({intervals['loss'][0]:.4f} to {intervals['loss'][1]:.4f})" in repr(report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -32,6 +32,7 @@ from .twins import twin_of
 ANSWERS = "answers.json"  # of a command from outside, by round: a replay reads them
 CONFIRMATION = "confirmation"
 PARENTS = 4  # wirings that are changed in a round, beside the base
+ASKED = 3  # times that proposers are asked in a round, at most, where proposals were refused
 SHOWN = 10  # leaders and refused proposals that a proposer is told of
 
 
@@ -146,12 +147,21 @@ class Hunt:
 
     def wirings(self, number: int, outside: OutsideProposer | None) -> list[Contender]:
         """The candidates of a round: proposals, and twins of the base."""
-        chance, admission = self.chance(number, "wirings"), self.race.admission
-        parents = self.parents()
+        chance, admission, board = self.chance(number, "wirings"), self.race.admission, self.told()
+        parents, seen, count = self.parents(), {*self.race.admission.known}, self.plan.settings.children
         round_: list[Contender] = []
-        for proposal in self.proposals(number, parents, outside, chance):
-            name = f"w{len(self.candidates) + len(round_) + 1}"
-            round_.append(admission.admit(proposal, name, number))
+
+        def admit(proposals: Iterable[ProposedModel]) -> int:
+            """Take proposals in; how many more are wanted, since those that are refused take nobody's place."""
+            for proposal in proposals:
+                name = f"w{len(self.candidates) + len(round_) + 1}"
+                round_.append(admission.admit(proposal, name, number))
+            return count - sum(not one.refused for one in round_)
+
+        rows = self.answers(number, outside, board, max(1, count // (len(self.plan.settings.proposers) + 1)))
+        missing = admit(ProposedModel(model, reason, "outside") for model, reason in rows)
+        for _ in range(ASKED):
+            missing = admit(self.proposals(board, parents, seen, missing, chance)) if missing > 0 else 0
         for twin in range(self.plan.settings.twins):
             text = twin_of(
                 admission.base.architecture, admission.vocabulary, (number - 1) * self.plan.settings.twins + twin + 1
@@ -169,21 +179,19 @@ class Hunt:
         return {one.name: check_model(self.race.admission.read(one.model), use=use) for one in [*best, self.race.base]}
 
     def proposals(
-        self, number: int, parents: dict[str, Architecture], outside: OutsideProposer | None, chance: Random
+        self, board: Leaderboard, parents: dict[str, Architecture], seen: set[str], left: int, chance: Random
     ) -> Iterator[ProposedModel]:
-        """Those of a round, from all proposers in equal parts; what one cannot give, the first does."""
+        """So many, of all proposers in equal parts; what one cannot give, the first does.
+
+        seen  hashes of formulas that were proposed: those of these are added
+        """
         names = list(self.plan.settings.proposers)
-        left, board = self.plan.settings.children, self.told()
-        known = {*self.race.admission.known}
-        rows = self.answers(number, outside, board, max(1, left // (len(names) + 1)))
-        yield from (ProposedModel(model, reason, "outside") for model, reason in rows)
-        left -= len(rows)
         for place, name in enumerate(reversed(names)):
             count = left // (len(names) - place)
             made = list(
-                proposers.get(name)(self.race.admission.vocabulary).propose(board, parents, known, count, chance)
+                proposers.get(name)(self.race.admission.vocabulary).propose(board, parents, seen, count, chance)
             )
-            known |= {self.race.admission.hash_of(one.model) for one in made}
+            seen |= {self.race.admission.hash_of(one.model) for one in made}
             left -= len(made)
             yield from made
 

@@ -29,7 +29,7 @@ from ..settings import Settings
 from .predictor import Predictor
 from .predictor import Progress as Progress
 from .scores.measured import Measured
-from .scores.report import Evaluation, Report, resample
+from .scores.report import Evaluation, Report, interval_of, resample
 from .soft import IGNORED as IGNORED
 from .soft import SoftTargets
 from .verb import Verb
@@ -456,7 +456,10 @@ def evaluated(task: Task, trained: Trained, progress: Progress | None = None) ->
     """A trained model's scores on the validation split of a task, beside the baselines."""
     scores, shown = task.evaluate(trained.alone, progress), task.preview()
     validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
-    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
+    ends = {name: interval_of(values) for name, values in scores.resampled.items() if name in scores}
+    intervals = {name: both for name, both in ends.items() if both}
+    told = (validation, trained.notes)
+    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), *told, intervals=intervals)
 
 
 def task_again(

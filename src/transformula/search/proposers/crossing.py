@@ -23,8 +23,8 @@ TRIES = 200  # pairs that are looked at for a proposal
 
 @proposers.register("crossing")
 class Crossing(Proposer):
-    """A parent with one part of another wiring: the line that holds the same sublayer, its definitions, how it norms,
-    what stands before and after the layers."""
+    """A parent with one part of another wiring: the line that holds the same sublayer, or one that the parent has not,
+    its definitions, how it norms, what stands before and after the layers."""
 
     def propose(
         self, board: Leaderboard, parents: dict[str, Architecture], known: set[str], count: int, chance: Random
@@ -74,8 +74,16 @@ def crossings(own: Sketch, other: Sketch) -> Iterator[tuple[ModelText, str]]:
 
 
 def crossed_lines(own: Sketch, other: Sketch, mine: Formula, theirs: Formula) -> Iterator[tuple[ModelText, str]]:
-    """A line for the line that holds the same sublayer."""
+    """A line for the line that holds the same sublayer; and one with a sublayer that no line holds, before the others
+    or after them."""
     lines = [(line.name, line.value) for line in mine.lines]
+    own_words = {mine.called(line.value) for line in mine.lines}
+    for foreign in theirs.lines:
+        word = theirs.called(foreign.value)
+        if theirs.known.has_sublayer(foreign.value) and word not in own_words:
+            added = (foreign.name, foreign.value)
+            for rows, place in (([added, *lines], "before"), ([*lines, added], "after")):
+                yield taken(own, other, mine.with_lines(rows).stacks[0]), f"the line of {word}, {place} the others,"
     for number, line in enumerate(mine.lines):
         word = mine.called(line.value)
         for foreign in theirs.lines:

@@ -10,7 +10,7 @@ import math
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ class Report(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Report):
-    """Scores of a whole validation split, beside the baselines; `parts`: what was asked for beside them."""
+    """Scores of a whole validation split, beside the baselines. `intervals`: of a score by its name, the middle
+    INTERVAL_LEVEL of those of resamples; `parts`: what was asked for beside them."""
 
     scores: Mapping[str, float]
     baselines: Mapping[str, float]
@@ -71,6 +72,7 @@ class Evaluation(Report):
     validation: str
     notes: Sequence[str] = ()
     parts: Sequence[ReportPart] = ()
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -81,7 +83,9 @@ class Evaluation(Report):
     def __repr__(self) -> str:
         rows = [("validation", self.validation)] if self.validation else []
         for name, value in self.scores.items():
-            rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
+            number = f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"
+            ends = self.intervals.get(name)
+            rows.append((name, number if ends is None else f"{number} ({ends[0]:.4f} to {ends[1]:.4f})"))
         rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
         rows += [("note", note) for note in self.notes]
         width = max(20, *(len(name) + 2 for name, _ in rows))
