@@ -39,7 +39,7 @@ from transformula.structured import load_json  # noqa: E402
 LETTERS = "abcd"
 LENGTH = 120_000
 SIZES = {"width": 32, "heads": 2, "context": 32, "batch": 16, "steps": 450, "lr": 0.01, "tokenizer": "characters"}
-SEARCH: dict[str, Any] = {"rounds": 2, "children": 12, "twins": 1, "budget": "4m", "tuning": False, "confirm": 0.4}
+SEARCH: dict[str, Any] = {"rounds": 2, "children": 18, "twins": 1, "budget": "4m", "tuning": False, "confirm": 0.4}
 FEWEST = 0.9
 COSTS = RunCosts(1, 1, 1.0, 1.0, 1.0, 1, 1)
 

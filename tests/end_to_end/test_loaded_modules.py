@@ -15,7 +15,7 @@ SIZES = "--tokenizer characters --depth 2 --width 32 --heads 2 --context 32 --ba
 
 # A module may be added where a limit allows it; what loads all files of a room to find one name is far above it.
 EXPLAIN, PARSES = 56, 71
-QUIET, TRAIN, SAMPLE = 219, 244, 151
+QUIET, TRAIN, SAMPLE = 220, 245, 151
 
 COUNTED = """
 import json, sys

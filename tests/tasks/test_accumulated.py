@@ -42,7 +42,8 @@ DATA = {
 COLUMNS = {"source": "text", "target": "other"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "translation": COLUMNS, "summarization": COLUMNS, "classification": {"text": "text", "label": "label"},
-    "image-classification": {"patch": 4}, "visual-question-answering": {"patch": 4}, "preference": {"loss": "orpo"},
+    "image-classification": {"patch": 4}, "visual-question-answering": {"side": 16, "patch": 4},
+    "preference": {"loss": "orpo"},
     "masked-language-modeling": {"mask_words": True}, "replaced-token-detection": {"mask_words": True},
 }  # fmt: skip
 BYTES = {"multiple-choice", "dialogue", "question-answering", "preference", "reward-model"}

@@ -23,7 +23,6 @@ from ..cost.words import duration
 from ..errors import DataError, did_you_mean
 from ..extras import need
 from .lines import check_regular, lines_of, near_files
-from .sound_heads import is_cut, sizes_said
 
 SOUNDS = frozenset(["wav", "flac", "ogg", "oga", "opus", "mp3", "aif", "aiff", "au", "caf"])  # extensions
 RATE = 16_000  # samples a second, where nothing else is asked for
@@ -94,6 +93,8 @@ class SoundFile:
         size = check_regular(self.file) if isinstance(self.file, Path) else len(self.file)
         if size == 0:
             raise DataError(f"{self.where}: is empty, a file of 0 bytes; {REMEDY}")
+        from .sound_heads import is_cut, sizes_said
+
         sizes = sizes_said(self.file)
         if sizes is not None and is_cut(*sizes):
             what = f"was cut: its head says {sizes[0]:,} bytes of sound, and {max(sizes[1], 0):,} are there"

@@ -11,8 +11,7 @@ from torch import Tensor
 from ..analysis.kept import KeptBy, KeptValue
 from ..errors import InputError
 from ..language.graph import Call
-from ..words.cache import Cache, CrossCache, Kept, Mover
-from ..words.sequences import MISSING
+from ..words.cache import MISSING, Cache, CrossCache, Kept, Mover
 from ..words.shared_sequences import SharedSequences
 from ..words.word import At, put_rows
 

@@ -18,6 +18,9 @@ from .word import At
 Mover = Callable[[Tensor, Tensor, Tensor, int], bool]
 """(a cache, places, rows, positions) -> whether the rows were copied to these places."""
 
+MISSING = "missing"
+"""How many of the last positions of another sequence are padding, of each row, in the state of `masked_scatter`."""
+
 
 def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     """A buffer (batch, heads, room, size) with a chunk (batch, heads, length, size) in its place, and 0 behind it; room

@@ -299,7 +299,8 @@ class Patches(Word):
                 "resize it, or choose another size"
             )
         squares = image.reshape(batch, channels, height // size, size, width // size, size)
-        flat = squares.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * size * size)
+        count = (height // size) * (width // size)  # of no image at all, too
+        flat = squares.permute(0, 2, 4, 1, 3, 5).reshape(batch, count, channels * size * size)
         return F.linear(flat.to(self.weight.dtype), self.weight, self.bias)
 
     def overlapping(self, image: Tensor) -> Tensor:

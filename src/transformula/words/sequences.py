@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .cache import MISSING
 from .cpu import numberless, tracing
 from .word import At, Word, whole, word
-
-MISSING = "missing"
-"""How many of the last positions of b are padding, of each row, in the state of `masked_scatter`."""
 
 
 class OwnSequence(Word):
@@ -176,6 +174,9 @@ class MaskedScatter(Word):
             self._check(found, there if real is None else real.sum(1))
             return self._put(a, here & (counts <= there), b, counts)
         rows, count = b.shape[:2]
+        if rows == 0:
+            self._check(found, 0)
+            return a
         spread = (found.sum() == rows * count) & (found % max(count, 1) == 0).all()
         if not unseen and not spread:
             if rows != len(a):
