@@ -1,6 +1,8 @@
 """Recipes: what they claim, where their data lie, that a run which was begun goes on."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -8,7 +10,7 @@ import yaml
 from transformula import recipes
 from transformula.api.plan import resolve
 from transformula.api.reading import check_model
-from transformula.api.recipe import files_of, hash_of, is_file, read_recipe, reproduce, under_root
+from transformula.api.recipe import files_of, hash_of, is_file, read_recipe, reproduce, score_of, under_root
 from transformula.errors import ConfigError, DataError
 from transformula.tasks.base import tasks
 
@@ -42,6 +44,14 @@ def test_a_recipe_is_made_again(recipe: Path) -> None:
     assert again.value == found.value and again.folder == found.folder
     other = reproduce(recipe, root="data", quiet=True, seed=2)
     assert other.folder == Path("runs/again-seed-2") and other.value != found.value
+
+
+def test_a_score_is_known_by_either_spelling() -> None:
+    report: Any = SimpleNamespace(data={"scores": {"call_accuracy": 98.0, "word error rate": {"score": 2.0}}})
+    for name, value in (("call accuracy", 98.0), ("call_accuracy", 98.0), ("word_error_rate", 2.0)):
+        assert score_of(report, name) == value
+    with pytest.raises(ConfigError, match="'call rate' was not found"):
+        score_of(report, "call rate")
 
 
 def test_a_recipe_begins_with_another(recipe: Path) -> None:

@@ -227,15 +227,22 @@ def check_claim(recipe: Recipe, task: str, source: str) -> None:
     kind = tasks.need(task)
     settings = {key: value for key, value in recipe.evaluate.items() if key != "data"}
     kind.evaluation.read(settings, f"{source}: evaluate")
-    if recipe.score.lower().replace(" ", "_").replace("-", "_") not in kind.measures:
+    if measure_called(recipe.score) not in kind.measures:
         near = nearest(recipe.score, kind.measures)
         known = did_you_mean(near) or f" known: {', '.join(kind.measures)}"
         raise ConfigError(f"score: {shortened(recipe.score)!r} is no score of {task};{known}", source=source, near=near)
 
 
+def measure_called(name: str) -> str:
+    """The name of a score as tasks have it: word_error_rate of "word error rate"."""
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
 def score_of(report: Report, name: str) -> float:
-    """A score of an evaluation by its name. Raises ConfigError for one that is not there."""
+    """A score of an evaluation by its name, with blanks or as an option has it. Raises ConfigError for one that is not
+    there."""
     scores = report.data["scores"]
+    name = next((key for key in scores if measure_called(key) == measure_called(name)), name)
     if name not in scores:
         near = nearest(name, scores)
         raise ConfigError(f"score: {name!r} was not found;{did_you_mean(near)} found: {', '.join(scores)}", near=near)

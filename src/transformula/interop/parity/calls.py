@@ -171,10 +171,11 @@ def call_of(folder: Path, module: Any, theirs: Any, padded: bool = True) -> Pari
     Raises CheckpointError for inputs that theirs takes in another form, and for too short a context."""
     config, known = json.loads((folder / FILE).read_text(encoding="utf-8")), parameter_names(theirs.forward)
     names = {name: keyword_of(name, known, folder) for name in module.architecture.inputs}
+    called = {v.called.word.name for part in module.architecture.sections() for v in part.calls() if v.call}
     twice = names.keys() == {"tokens"} and "decoder_input_ids" in known  # an encoder reads them, and a decoder
     if "tokens" in names and "decoder_input_ids" in known and not twice:
         names["tokens"] = "decoder_input_ids"
-    elif "tokens" in names and {"image", "audio"} & names.keys() and module.architecture.main.causal:
+    elif "masked_scatter" in called:
         what = f"{folder}: a picture or a sound stands among its tokens, at ids that only its processor places"
         raise CheckpointError(f"{what}; it is not compared here: hold it to transformers by a test of your own")
     for name in names.keys() & LENGTHS.keys():
