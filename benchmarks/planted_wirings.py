@@ -1,6 +1,6 @@
 """Searches in worlds where it is known what helps: how many find it, and how many claim something where nothing helps?
 
-    python benchmarks/planted_wirings.py              # 13 searches of tiny models, most of two hours on two cores
+    python benchmarks/planted_wirings.py              # 13 searches of tiny models
     python benchmarks/planted_wirings.py --first 1    # one search in each world
 
     order      letters depend on the two before, and the base reads none but the present one

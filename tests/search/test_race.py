@@ -13,16 +13,19 @@ from typing import Any
 
 import pytest
 
+from transformula.api.reading import check_model
 from transformula.comparison.board import Board
 from transformula.comparison.records import Job, Outcome
 from transformula.comparison.store import Store
 from transformula.ownership import claim
-from transformula.search.admission import Admission
+from transformula.search.admission import Admission, ProposalRefused
 from transformula.search.hunt import Hunt, asked
 from transformula.search.plan import HuntPlan, make_hunt_plan
+from transformula.search.proposers.crossing import crossings
 from transformula.search.race import Race
 from transformula.search.records import ProposedModel
 from transformula.search.settings import HuntSettings
+from transformula.search.sketch import Sketch
 from transformula.training.progress import Progress
 
 NOISE = 0.01
@@ -87,6 +90,28 @@ def test_a_planted_gain_is_found(tmp_path: Path) -> None:
         best = hunt.leaders()[0]
         first += "conv(" in best.model and hunt.standing(best.name).gain > 5 * NOISE
     assert first >= 4
+
+
+def test_a_proposal_that_is_refused_takes_nobodys_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = iter([True, False] * 1000)
+
+    def gates(self: Admission, arm: Any) -> None:
+        if next(refusing):
+            raise ProposalRefused("by turns")
+
+    monkeypatch.setattr(Admission, "gates", gates)
+    hunt = hunt_in(tmp_path, planted, rounds=1, children=8)
+    wirings = [one for one in hunt.candidates if not one.twin]
+    assert sum(not one.refused for one in wirings) >= 7 and any(one.refused == "by turns" for one in wirings)
+    assert len({one.name for one in wirings}) == len(wirings) and len({one.model for one in wirings}) == len(wirings)
+
+
+def test_a_crossing_brings_a_sublayer_that_a_parent_has_not(tmp_path: Path) -> None:
+    vocabulary = Admission(plan_of(tmp_path)).vocabulary
+    sketches = [Sketch(check_model(text), vocabulary) for text in ("x = x + mlp(norm(x))", "pre-norm")]
+    parts = {part: text.stacks[0].layers["layer"].text for text, part in crossings(*sketches)}
+    assert parts["the line of attention, before the others,"].splitlines()[0] == "x = x + attention(norm(x))"
+    assert parts["the line of attention, after the others,"].splitlines()[-1] == "x = x + attention(norm(x))"
 
 
 def test_where_nothing_helps_wirings_climb_no_higher_than_twins(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class OutsideProposer:
 
     @property
     def silent(self) -> bool:
-        """Whether it failed so often that it is no longer asked."""
+        """Whether it has failed too often: the search stops asking it."""
         return self.failures >= FAILURES
 
     def ask(self, request: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -458,8 +458,8 @@ def evaluated(task: Task, trained: Trained, progress: Progress | None = None) ->
     validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
     ends = {name: interval_of(values) for name, values in scores.resampled.items() if name in scores}
     intervals = {name: both for name, both in ends.items() if both}
-    told = (validation, trained.notes)
-    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), *told, intervals=intervals)
+    verdict = task.verdict(scores)
+    return Evaluation(dict(scores), task.baselines(), verdict, validation, trained.notes, intervals=intervals)
 
 
 def task_again(

@@ -58,7 +58,7 @@ class SpeechWriter(OfSounds, RowEncoder):
     padded       samples to which a sound is padded with zeros; 0: none is
     begin        tokens before a transcript, but for that of the language, which stands behind the first
     languages    the token of each, by its code; none where it is not said
-    language     the code of that of the transcripts; "": the likeliest one
+    language     the code of that of the transcripts; "": the most likely one
     never        tokens that are not written; never_first: those with which no transcript begins
     blank        whether the tokens of a transcript begin with a blank
     spectrum     what Whisper's log-mel spectrogram is made by, where the model has one
@@ -208,7 +208,7 @@ def heard_languages(
     kind: SpeechWriter, models: Sequence[Any], rows: Sequence[SoundRow], spans: Sequence[Sequence[tuple[int, int]]],
     settings: TranscribeSettings,
 ) -> list[str]:  # fmt: skip
-    """The language of each sound: as it is said, or as it was learned, or the likeliest one of its first window."""
+    """The language of each sound: as it is said, or as it was learned, or the most likely one of its first window."""
     said = settings.language or kind.language
     if said or not kind.languages:
         return [said] * len(rows)

@@ -78,7 +78,7 @@ class TranscribeSettings(BestSettings):
     )
     language: str | None = Field(
         None, min_length=1, description="of what is said, for a model whose tokens name languages, as Whisper's do: en;"
-        " by default that of its training, or the likeliest one",
+        " by default that of its training, or the most likely one",
     )  # fmt: skip
 
     @model_validator(mode="after")

@@ -3,7 +3,8 @@ written, and how a sound becomes numbers.
 
     <|startoftranscript|> [<|en|> <|transcribe|>] <|notimestamps|>    then the transcript, then <|endoftext|>
 
-Where the tokenizer has a token for each language, the language is said, or is the likeliest one (Radford et al. 2022).
+Where the tokenizer has a token for each language, the language is given, or else the most likely one (Radford et al.
+2022).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SpeechWritingPipeline(SoundPipeline[SpeechWriter]):
         opening = {"begin": list(kind.begin) if self.asks else kind.opening(), "languages": dict(kind.languages)}
         ends = {"ends": sorted(tokenizer.ends) or [kind.end], "max_tokens": 2 * kind.written}
         ruled = {"never": list(kind.never), "never_first": list(kind.never_first), "padded": kind.padded}
-        how = "greedy: the likeliest token each time, after `begin`, until one of `ends`; times are left out"
+        how = "greedy: the most likely token each time, after `begin`, until one of `ends`; times are left out"
         return {**super().plain(), **opening, **ends, **ruled, **decoding(tokenizer), "decoding": how}
 
     @property
