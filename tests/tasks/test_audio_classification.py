@@ -14,7 +14,7 @@ from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.audio_classification import AudioClassification, nearest_centroid
 from transformula.tasks.base import tasks
-from transformula.tasks.sounds import vary_one
+from transformula.tasks.varied_sounds import vary_one
 
 
 @pytest.fixture

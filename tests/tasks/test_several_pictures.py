@@ -15,7 +15,8 @@ from transformula.cli import main
 from transformula.data.pictures import pixels
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import AnswerSettings
-from transformula.tasks.picture_answering import GRAY, PictureAnswering, count_in, loaded
+from transformula.tasks.picture_answering import GRAY, PictureAnswering, count_in
+from transformula.tasks.picture_rows import opened_picture
 
 __all__ = ["reader"]
 PLACES = 4  # of a picture
@@ -160,7 +161,7 @@ def test_limits_count_every_picture(rows: Path, reader: Path) -> None:
         assert int((ids == side.writing.marker).sum()) == PLACES * count
     kind = task.predictor()
     shown = task.data.training.records[0].held("image")
-    four = kind.opened([{"question": "which", "picture": [*4 * [loaded(kind, shown, "")]]}])
+    four = kind.opened([{"question": "which", "picture": [*4 * [opened_picture(kind, shown, "")]]}])
     with pytest.raises(InputError, match="source 1: 4 pictures have 4 positions each, and the model reads 16 tokens"):
         kind.predict([model.module], four, GREEDY)
 

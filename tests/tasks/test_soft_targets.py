@@ -17,7 +17,8 @@ from transformula.tasks.base import IGNORED, Batch, tasks
 from transformula.tasks.kept_targets import KeptTargets
 from transformula.tasks.losses import AT_ONCE
 from transformula.tasks.soft import soft_of
-from transformula.tasks.soft_targets import Teacher, agreement, soft_loss, taught
+from transformula.tasks.soft_loss import soft_loss
+from transformula.tasks.soft_targets import Teacher, agreement, taught
 from transformula.training.copies import working_copy
 from transformula.training.fit import parts_of
 from transformula.training.memory import memory_of_step

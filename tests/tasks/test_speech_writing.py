@@ -19,7 +19,8 @@ from transformula.cli import main
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.speech_recognition import SpeechRecognition
-from transformula.tasks.speech_writing import SpeechWriter, SpokenText, joined_windows, quietest
+from transformula.tasks.speech_windows import SpokenText, joined_windows, quietest
+from transformula.tasks.speech_writing import SpeechWriter
 
 TEXT = """\
 language: 1

@@ -23,7 +23,8 @@ from transformula.generation.settings import AnswerSettings, SearchSettings
 from transformula.interop.folder import save_model
 from transformula.model.dataflow import description
 from transformula.tasks.base import IGNORED
-from transformula.tasks.picture_answering import GRAY, PictureAnswering, positions_in, scattered
+from transformula.tasks.picture_answering import GRAY, PictureAnswering
+from transformula.tasks.picture_positions import positions_in, scattered
 from transformula.tasks.visual_question_answering import VisualQuestionAnswering
 
 READER = """\

@@ -6,13 +6,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from ..data.records import Record
 from ..data.settings import KeptLabels, StratifiedSettings
+from ..data.sound import RATE
 from ..data.splits import SplitRows
 from ..language.graph import Architecture
+from ..words.audio import LogMel
 from .base import EVALUATION_COST, Batch, task
 from .class_weights import ClassWeights
 from .label_spelling import strip_labels
@@ -23,17 +26,18 @@ from .scores.baselines import most_frequent_label
 from .scores.linear import nearest_mean, spread_places
 from .sounds import (
     OfSounds,
+    SoundRow,
     SoundSettings,
     by_speaker,
     check_reads_sound,
     heard_by_others,
-    mean_and_spread,
     read_sounds,
     shared_speakers,
-    vary,
 )
+from .varied_sounds import vary
 
 LABELS = ("label", "class", "category", "command", "keyword", "word", "intent")  # usual names of columns
+EARS, FRAME, HOP = 40, 0.025, 0.01  # of the baseline: bands, and seconds of a frame and between two
 MAX_LEARNED = 2_000  # sounds that the baseline learns from
 
 
@@ -134,3 +138,12 @@ class AudioClassification(LabelTask):
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         return vary(super().batch(step, micro), self.data.settings, self.seed, step, micro)
+
+
+def mean_and_spread(sound: Any, rate: int = RATE) -> np.ndarray:
+    """The mean and the standard deviation over frames of the log-mel spectrogram of a sound, (2 bands,) float64: what
+    a sound is like, whatever its length."""
+    wave = SoundRow(sound, rate)["audio"]
+    ears = LogMel(EARS, int(FRAME * rate), int(HOP * rate), rate, rate / 2, 8.0, 0)
+    frames = ears(wave[None])[0].numpy().astype(np.float64)
+    return np.concatenate([frames.mean(0), frames.std(0)])

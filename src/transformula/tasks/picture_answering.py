@@ -8,7 +8,6 @@ al. 2023).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,13 +22,13 @@ from ..data.pictures import PictureFile, with_channels
 from ..data.records import Record
 from ..errors import CheckpointError, InputError
 from ..generation.settings import AnswerSettings, SearchSettings
-from ..language.graph import Architecture, Value
 from ..model.dataflow import description
 from ..structured import load_json
 from .image_classification import processing_of_others
 from .picture_messages import pictured_messages, plain_messages
+from .picture_positions import positions_in, scattered
 from .picture_processing import PROPORTIONS, SPLIT, TILES, sizing_of
-from .picture_rows import PictureRow, each_of
+from .picture_rows import PictureRow, each_of, opened_picture
 from .picture_tiles import SIGNS, grid_of, tiles_of, with_pictures
 from .predictor import FILE, OfOthers, Predictor, Progress, predictor
 from .writing import Writing, Written
@@ -196,32 +195,20 @@ def opened_input(kind: PictureAnswering, given: Any, place: str) -> dict[str, An
         raise InputError(f"{what}; on the command line: --picture FILE")
     if not question.strip():
         raise InputError(f"{place}: the question is empty: ask something about the picture")
-    return {"question": question, "picture": [loaded(kind, one, place) for one in shown]}
+    return {"question": question, "picture": [opened_picture(kind, one, place) for one in shown]}
 
 
 def opened_messages(kind: PictureAnswering, messages: Sequence[Message], place: str) -> dict[str, Any]:
     """A dialogue, with the pictures of all its messages. Raises InputError, DataError."""
     texts = [part["text"] for one in messages for part in one["content"] if part["type"] == "text"]
-    shown = [loaded(kind, part["image"], place) for one in messages for part in one["content"] if "image" in part]
+    given = [part["image"] for one in messages for part in one["content"] if "image" in part]
+    shown = [opened_picture(kind, one, place) for one in given]
     if kind.templated:
         return {"question": texts[-1] if texts else "", "picture": shown, MESSAGES: plain_messages(messages)}
     if [one["role"] for one in messages] != ["user"] or not shown:
         what = f"{place}: this model answers one question about a picture, or about several"
         raise InputError(f"{what}: expected one message of the user, with a text and a picture")
     return opened_input(kind, {"question": "\n".join(texts), "picture": shown}, place)
-
-
-def loaded(kind: PictureAnswering, picture: Any, place: str) -> Tensor:
-    """A picture, read from its file. Raises DataError, InputError for what is none."""
-    if isinstance(picture, (str, Path)):
-        channels = None if kind.picture is None else kind.picture[0]
-        picture = PictureFile(Path(picture).expanduser(), place, channels)
-    found = picture
-    if isinstance(picture, PictureFile):
-        found = replace(picture, white=kind.processing is None).load()
-    if not isinstance(found, Tensor):
-        raise InputError(f"{place}: a picture is the name of a file, or a tensor; this is {picture!r:.40}")
-    return found
 
 
 def ids_asked(kind: PictureAnswering, source: Mapping[str, Any]) -> list[int]:
@@ -256,41 +243,3 @@ def search_for(settings: Any) -> SearchSettings | None:
         raise InputError("threshold: this model always gives an answer; leave it out")
     beam = max(settings.n_best, 1)
     return SearchSettings(beam=beam, n_best=settings.n_best, alpha=0.0, max_length=settings.max_answer)
-
-
-def scattered(architecture: Architecture) -> Value:
-    """The call that puts a picture's positions among the tokens. Raises InputError where there is none."""
-    for value in (value for section in architecture.sections() for value in section.calls()):
-        scatters = value.called.word.name == "masked_scatter"
-        if scatters and pictures_of(description(value.args[2].sequence, architecture)):
-            return value
-    raise InputError(
-        "this model reads no picture among its tokens: write `before: x = masked_scatter(embed.words(tokens), tokens,"
-        " memory, marker)`, with a stack above it that reads `image`; see `transformula gallery show llava`"
-    )
-
-
-def pictures_of(described: Any) -> bool:
-    """Whether a sequence, as `description` has it, is made of a picture."""
-    return isinstance(described, tuple) and (described[0] == "image" or any(map(pictures_of, described[1:])))
-
-
-def positions_in(described: Any, height: int, width: int) -> int:
-    """How many positions a sequence, as `description` has it, has of a picture of that size. Raises InputError where it
-    depends on something else."""
-    match described:
-        case ("image", _, size, stride, padding):
-            if stride == size and not padding and (height % size or width % size):
-                raise InputError(
-                    f"pictures of {height} x {width} pixels are not cut into squares of {size} x {size}: say --patch"
-                    f" {math.gcd(height, width)}, or another divisor of both, where the model's text has that number"
-                )
-            return math.prod((side + 2 * padding - size) // stride + 1 for side in (height, width))
-        case ("joined", first, second):
-            return positions_in(first, height, width) + positions_in(second, height, width)
-        case ("every", first, step, of):
-            return len(range(first, positions_in(of, height, width), step))
-        case ("rows", count):
-            return int(count)
-    raise InputError("masked_scatter: how many positions a picture has is not known before it is read: make them of"
-                     " `patches`, with prepend, tail, and space_to_depth")  # fmt: skip

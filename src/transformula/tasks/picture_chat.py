@@ -20,9 +20,9 @@ from ..generation.steps import device_of, logits_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import Progress
-from .picture_answering import MESSAGES, PictureAnswering, ids_asked, loaded
+from .picture_answering import MESSAGES, PictureAnswering, ids_asked
 from .picture_messages import pictured_messages, plain_messages
-from .picture_rows import each_of
+from .picture_rows import each_of, opened_picture
 from .predictor import Predictor, predictor
 from .replies import MAX_REPLY_TOKENS, PICTURE, Prompt, Reply, Replying, ReplyWritten, TemplatedChat
 
@@ -155,14 +155,14 @@ class TemplatedSeeing(SeeingChat, TemplatedChat):
 def opened_dialogue(chat: SeeingChat, given: Any, place: str) -> list[Message]:
     """An input as messages. Raises InputError, DataError."""
     row = dict(given) if isinstance(given, Mapping) else {MESSAGES: given}
-    pictures = [loaded(chat.answering, one, place) for one in each_of(row.pop(PICTURE, []))]
+    pictures = [opened_picture(chat.answering, one, place) for one in each_of(row.pop(PICTURE, []))]
     if {*row} != {MESSAGES}:
         what = f"{place}: a model that reads pictures is given `messages` and `picture` and nothing else"
         raise InputError(f"{what}; here: {', '.join(key for key in map(str, row) if key != MESSAGES) or PICTURE}")
     messages = []
     for one in pictured_messages(row[MESSAGES], place):
         texts = [part["text"] for part in one["content"] if "text" in part]
-        shown = [loaded(chat.answering, part["image"], place) for part in one["content"] if "image" in part]
+        shown = [opened_picture(chat.answering, part["image"], place) for part in one["content"] if "image" in part]
         messages.append({**one, "content": "\n".join(texts), **({SHOWN: shown} if shown else {})})
     if messages and pictures:
         messages[-1] = {**messages[-1], SHOWN: [*pictures, *messages[-1].get(SHOWN, [])]}

@@ -6,9 +6,8 @@ and normalized. What the file leaves out follows from the class that it names: `
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -248,17 +247,3 @@ def processed(picture: Tensor, processing: Processing) -> Tensor:
     array = picture.numpy()
     image = Image.fromarray(array[0] if len(array) == 1 else array.transpose(1, 2, 0))
     return torch.from_numpy(STEPS(image, steps_of(processing, len(picture))))
-
-
-def plain_processing(picture: Sequence[int]) -> dict[str, Any]:
-    """What makes numbers from -1 to 1 of pictures of one size, (channels, height, width)."""
-    channels, height, width = picture
-    size, half = {"height": height, "width": width}, [0.5] * channels
-    own = {"size": size, "resample": 2, "image_mean": half, "image_std": half}
-    return {TYPE: known()["written"], **COMMON, **own}
-
-
-def write_processing(folder: Path, processing: Processing) -> None:
-    """Write preprocessor_config.json, so that transformers makes the same numbers."""
-    said = {key: value for key, value in processing.items() if value is not None}
-    (folder / FILE).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..data.pictures import PictureFile, PictureFiles, with_channels
 from ..data.records import Record
 from ..data.splits import row_digest
-from ..errors import CheckpointError, DataError
+from ..errors import CheckpointError, DataError, InputError
 from ..settings import Settings
 from .picture_processing import FILE as PROCESSING
 from .picture_processing import Processing, processed, processing_in, size_made
@@ -120,6 +120,18 @@ class PictureRow(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return 1
+
+
+def opened_picture(kind: Any, picture: Any, place: str) -> Tensor:
+    """A picture for a predictor, read from its file. Raises DataError, InputError for what is none."""
+    if isinstance(picture, (str, Path)):
+        channels = None if kind.picture is None else kind.picture[0]
+        picture = PictureFile(Path(picture).expanduser(), place, channels)
+    if isinstance(picture, PictureFile):
+        picture = replace(picture, white=kind.processing is None).load()
+    if not isinstance(picture, Tensor):
+        raise InputError(f"{place}: a picture is the name of a file, or a tensor; this is {picture!r:.40}")
+    return picture
 
 
 def made_size(processing: Processing, folder: str | Path, side: int = 0) -> tuple[int, int]:

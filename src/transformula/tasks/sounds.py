@@ -1,11 +1,10 @@
-"""Sounds as rows: which columns hold them, who speaks, how those of training are varied, and what a model reads."""
+"""Sounds as rows: which columns hold them, who speaks, and what a model reads."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,15 +15,13 @@ from torch import Tensor
 
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import TestedSettings
-from ..data.sound import RATE, SoundFile, resampled, samples_of, wave_of
+from ..data.sound import RATE, SoundFile, samples_of, wave_of
 from ..data.sources import need_sources
 from ..data.splits import SplitRows
 from ..errors import CheckpointError, DataError, InputError
 from ..language.graph import Architecture
 from ..structured import load_json
-from ..words.audio import LogMel, hertz
-from .base import Batch
-from .row_predictor import EncodedRow, collated
+from .row_predictor import EncodedRow
 
 AUDIO = ("audio", "sound", "recording", "path", "file", "file_name", "wav", "clip")  # usual names of columns
 SPEAKERS = ("speaker", "speaker_id", "client_id")
@@ -32,13 +29,9 @@ NO_SPEAKER = "none"
 FEWEST_SPEAKERS = 4  # of these on, all rows of a speaker stay on one side of a split
 LEAST_SECONDS = 0.1  # a shorter sound is followed by silence
 POSITIONS = 100  # of a second of sound, where the cost of a batch is counted
-VARIATION = 7  # of the seeds of chance: how sounds are varied
-STRETCHES = 2  # of time, and of frequency, that are masked
-EVEN = 1024  # samples: a Fourier transform of a multiple of so many is quick
-PREPROCESSING, SAMPLES = "preprocessor_config.json", "Wav2Vec2FeatureExtractor"  # of folders of transformers
-SPECTRUM = "WhisperFeatureExtractor"  # there, of what a text makes of samples by `logmel`
+PREPROCESSING = "preprocessor_config.json"  # of folders of transformers; the classes that it may name:
+SAMPLES, SPECTRUM = "Wav2Vec2FeatureExtractor", "WhisperFeatureExtractor"  # as they are, and by `logmel`
 LEAST_POWER = 1e-7  # added to the variance, as there
-EARS, FRAME, HOP = 40, 0.025, 0.01  # of the baseline: bands, and seconds of a frame and between two
 
 
 class SoundSettings(TestedSettings):
@@ -82,8 +75,7 @@ class SoundSettings(TestedSettings):
 
 
 class SoundRow(Mapping[str, Tensor]):
-    """What a model reads of a sound, which is loaded when it is asked for: samples, with silence after a very short
-    one."""
+    """What a model reads of a sound, loaded when it is asked for: samples, with silence after a very short one."""
 
     def __init__(self, sound: Any, rate: int, normalized: bool = False) -> None:
         self.normalized = normalized
@@ -256,68 +248,3 @@ def shared_speakers(rows: SplitRows) -> list[str]:
             whole = len({row["speaker"] for row in held if row.get("speaker")})
             notes.append(f"{len(shared):,} of the {whole:,} speakers of the {name} rows are also in training")
     return notes
-
-
-# Variations of training, each a function of the seed, the step and the micro-batch.
-
-
-def vary(batch: Batch, settings: Any, *chance: int) -> Batch:
-    """A batch whose sounds are played faster or slower, and of which stretches of time and bands are masked."""
-    if not (settings.speed or settings.mask_time or settings.mask_bands):
-        return batch
-    random = np.random.default_rng((*chance, VARIATION))
-    waves = batch.inputs["audio"]
-    sizes = batch.lengths["audio"].tolist() if "audio" in batch.lengths else [waves.shape[1]] * len(waves)
-    varied = [{"audio": vary_one(wave[:size], settings, random)} for wave, size in zip(waves, sizes, strict=True)]
-    inputs, lengths = collated(varied)
-    others = {name: each for name, each in batch.lengths.items() if name != "audio"}
-    return Batch({**batch.inputs, **inputs}, batch.targets, {**others, **lengths})
-
-
-def vary_one(wave: Tensor, settings: Any, random: np.random.Generator) -> Tensor:
-    """A waveform (samples,) as it is in one step of training. Bands are taken out of it as a whole: of its Fourier
-    transform, which does for every frame of every spectrogram what SpecAugment does for one (1904.08779)."""
-    if settings.speed:
-        percent = round(100 * (1 + random.uniform(-settings.speed, settings.speed)))
-        wave = resampled(wave, max(percent, 1), 100)
-        wave = torch.nn.functional.pad(wave, (0, max(0, int(LEAST_SECONDS * settings.rate) - len(wave))))
-    if settings.mask_bands:
-        size = -(-len(wave) // EVEN) * EVEN
-        spectrum, limits = torch.fft.rfft(wave, size), mel_limits(settings.rate)
-        for first, last in stretches(settings.mask_bands, random):
-            ends = [float(np.interp(end, limits[0], limits[1])) for end in (first, last)]
-            low, high = (round(end * size / settings.rate) for end in ends)
-            spectrum[low:high] = 0
-        wave = torch.fft.irfft(spectrum, size)[: len(wave)]
-    if settings.mask_time:
-        wave = wave.clone()
-        for first, last in stretches(settings.mask_time, random):
-            wave[round(first * len(wave)) : round(last * len(wave))] = 0
-    return wave
-
-
-def stretches(most: float, random: np.random.Generator) -> list[tuple[float, float]]:
-    """Where masked parts of a whole of length 1 begin and end, each of a length up to `most`."""
-    lengths = random.uniform(0, most, STRETCHES)
-    return [(start, start + length) for start, length in zip(random.uniform(0, 1 - lengths), lengths, strict=True)]
-
-
-@lru_cache(maxsize=4)
-def mel_limits(rate: int) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the mel scale up to half the rate, and their frequencies in hertz: what `np.interp` reads."""
-    mels = torch.linspace(0, 100, 4001, dtype=torch.float64)
-    frequencies = hertz(mels).numpy()
-    inside = frequencies <= rate / 2
-    return mels.numpy()[inside] / mels.numpy()[inside][-1], frequencies[inside]
-
-
-# The baseline of classes.
-
-
-def mean_and_spread(sound: Any, rate: int = RATE) -> np.ndarray:
-    """The mean and the standard deviation over frames of the log-mel spectrogram of a sound, (2 bands,) float64: what
-    a sound is like, whatever its length."""
-    wave = SoundRow(sound, rate)["audio"]
-    ears = LogMel(EARS, int(FRAME * rate), int(HOP * rate), rate, rate / 2, 8.0, 0)
-    frames = ears(wave[None])[0].numpy().astype(np.float64)
-    return np.concatenate([frames.mean(0), frames.std(0)])

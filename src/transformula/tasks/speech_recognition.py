@@ -38,7 +38,6 @@ from .sounds import (
     seconds_of,
     shared_speakers,
     sound_rows,
-    vary,
 )
 from .speech_settings import SpeechSettings, spelled
 from .speech_writing import SpeechWriter
@@ -46,6 +45,7 @@ from .speech_writing_data import READS, check_tokens, recognizer_of_others
 from .spoken_scores import errors_by_speaker, most_frequent, rates_of
 from .trained import Trained
 from .transcripts import SpeechRecognizer, places_of
+from .varied_sounds import vary
 from .verb import TranscribeSettings, Verb
 from .writing import WRITING_COST
 

@@ -9,7 +9,6 @@ these; any other hears a sound as long as it is.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -23,29 +22,17 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..model.dataflow import description, made_of, positions_learned
 from .base import IGNORED, Batch, Progress
-from .predictor import Answer, OfOthers, predictor
+from .predictor import OfOthers, predictor
 from .row_predictor import RowEncoder, collated, like_lengths
 from .seq2seq_data import padded_batch
 from .sounds import LEAST_SECONDS, POSITIONS, OfSounds, SoundRow
-from .transcripts import MAX_OVERLAP, OTHERS_SECONDS, SpokenWord, samples_of
+from .speech_windows import SpokenText, joined_windows, quiet_windows
+from .transcripts import OTHERS_SECONDS, samples_of
 from .verb import TranscribeSettings
 from .whisper_folders import START, check_features, check_language, opening_of, spectrum_of, without_times
 from .writing import end_of
 
-QUIET = 0.1  # seconds: a long sound is cut in the middle of so long a stretch
 WRITTEN_AT_ONCE = 1 << 30  # tokens of a batch of a search: how many sounds it has is said by their lengths
-
-
-@dataclass(frozen=True)
-class SpokenText(Answer):
-    """What is said in a sound, and in each of the windows in which it was read; the score is the logarithm of the
-    probability, a token."""
-
-    windows: tuple[SpokenWord, ...] = ()
-
-    @property
-    def brief(self) -> dict[str, Any]:
-        return {"text": self.text, "windows": [vars(window) for window in self.windows]}
 
 
 @predictor("speech-writer")
@@ -170,19 +157,9 @@ class SpeechWriter(OfSounds, RowEncoder):
         return [joined_windows(each, spans[row], self.rate, settings.n_best) for row, each in enumerate(answers)]
 
     def windows(self, row: SoundRow, settings: TranscribeSettings) -> list[tuple[int, int]]:
-        """The windows of a sound, each from a sample to before another: as long as they may be, and cut where it is
-        quietest in the last third of each, and its last 4 seconds."""
+        """The windows of a sound, as long as they may be: see `quiet_windows`."""
         heard = self.padded / self.rate if self.padded else self.longest
-        size = max(int((settings.window or heard) * self.rate), int(2 * QUIET * self.rate))
-        if row.samples <= size:
-            return [(0, row.samples)]
-        wave, spans, start = row["audio"], [], 0
-        while row.samples - start > size:
-            searched = min(size // 3, int(MAX_OVERLAP * self.rate))
-            end = quietest(wave, start + size - searched, start + size, int(QUIET * self.rate))
-            spans.append((start, end))
-            start = end
-        return [*spans, (start, row.samples)]
+        return quiet_windows(row, int((settings.window or heard) * self.rate), self.rate)
 
 
 def check_asked(kind: SpeechWriter, settings: TranscribeSettings) -> None:
@@ -239,23 +216,6 @@ def write(
         yield [SpokenText(text, each.score) for text, each in zip(texts, best, strict=True)]
 
 
-def joined_windows(
-    parts: Sequence[Sequence[SpokenText]], spans: Sequence[tuple[int, int]], rate: int, count: int
-) -> list[SpokenText]:
-    """The texts of a sound by those of its windows: the `count` whose scores are the highest together."""
-    kept: list[tuple[float, list[SpokenText]]] = [(0.0, [])]
-    for texts in parts:
-        every = ((total + each.score, [*before, each]) for total, before in kept for each in texts)
-        kept = heapq.nlargest(count, every, key=lambda one: one[0])
-    times = [(round(start / rate, 3), round(end / rate, 3)) for start, end in spans]
-    answers = []
-    for total, texts in kept:
-        windows = [SpokenWord(each.text, *ends) for each, ends in zip(texts, times, strict=True)]
-        text = " ".join(each.text for each in texts if each.text)
-        answers.append(SpokenText(text, total / len(parts), tuple(windows)))
-    return answers
-
-
 def searched(
     models: Sequence[Any], prompts: Sequence[list[int]], waves: Sequence[Tensor], settings: SearchSettings,
     ends: Sequence[int], never: Sequence[int] = (), never_first: Sequence[int] = (), usual: int = 1,
@@ -273,12 +233,6 @@ def searched(
 def vocab_of(model: Any) -> int:
     """How many tokens a model writes."""
     return int(model.architecture.numbers["vocab"])
-
-
-def quietest(wave: Tensor, first: int, last: int, size: int) -> int:
-    """The middle of the stretch of `size` samples with the least power between two samples of a sound."""
-    power = F.pad(wave[first:last].double().square().cumsum(0), (1, 0))
-    return first + int((power[size:] - power[:-size]).argmin()) + size // 2
 
 
 def padded_samples(architecture: Architecture) -> int:

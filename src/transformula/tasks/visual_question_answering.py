@@ -30,7 +30,8 @@ from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .answers import ANSWER
 from .base import task
-from .picture_answering import PictureAnswering, positions_in, scattered
+from .picture_answering import PictureAnswering
+from .picture_positions import positions_in, scattered
 from .picture_rows import PictureReading, SharedPictures, each_of
 from .scores.baselines import constant
 from .scores.vqa import GivenAnswers, Rule, blind_answer, picture_answers, rule_for, usual_answer, words_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from ..image_classification import ImageClassifier
 from ..image_text_retrieval import SUFFIXES, ImageTextEmbedder
 from ..labels import HALF
-from ..picture_processing import FILE, plain_processing, steps_of, write_processing
+from ..picture_processing import COMMON, FILE, TYPE, Processing, known, steps_of
 from ..pipeline import SCRIPTS, Pipeline, RowPipeline, pipeline
 
 MODES = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # of pictures that are tried, with their channels
@@ -76,3 +77,17 @@ class PicturePipeline(Pipeline[ImageClassifier]):
         if not (folder / FILE).exists():
             kind = self.predictor
             write_processing(folder, plain_processing(kind.picture) if kind.processing is None else kind.processing)
+
+
+def plain_processing(picture: Sequence[int]) -> dict[str, Any]:
+    """What makes numbers from -1 to 1 of pictures of one size, (channels, height, width)."""
+    channels, height, width = picture
+    size, half = {"height": height, "width": width}, [0.5] * channels
+    own = {"size": size, "resample": 2, "image_mean": half, "image_std": half}
+    return {TYPE: known()["written"], **COMMON, **own}
+
+
+def write_processing(folder: Path, processing: Processing) -> None:
+    """Write preprocessor_config.json, so that transformers makes the same numbers."""
+    said = {key: value for key, value in processing.items() if value is not None}
+    (folder / FILE).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
