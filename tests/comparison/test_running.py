@@ -65,6 +65,19 @@ def test_the_score_is_that_of_the_last_model_and_the_mean_of_its_parts(outcome) 
     assert sum(outcome.weights) == outcome.scores["tokens"]
 
 
+def test_a_run_that_tunes_is_scored_on_parts_once_it_confirms(text, tmp_path, monkeypatch) -> None:
+    arm, store = arm_of(text, model="rezero", depth=2), Store(tmp_path)
+    (tunes,), (confirms,) = (jobs_of(arm, stage, [0.02], [1]) for stage in ("tune", "confirm"))
+    tuned = run_job(tunes, store)
+    assert tuned.score and not tuned.rows and store.complete(confirms) is None
+    assert not list(store.folder_of(tunes).glob("loss.*")), "nobody looks at the curves of so many runs"
+    monkeypatch.setattr(running, "train_job", None)
+    confirmed = run_job(confirms, store)
+    assert np.average(confirmed.rows, weights=confirmed.weights) == pytest.approx(tuned.score, abs=1e-6)
+    assert replace(confirmed, rows=(), weights=(), in_parts=False, stage="tune") == tuned
+    assert store.complete(confirms) == confirmed == run_job(confirms, store)
+
+
 def test_a_run_that_was_made_is_not_made_again(job, store, outcome, monkeypatch) -> None:
     monkeypatch.setattr(running, "train_job", None)
     again = run_job(replace(job, variant="other", size="large"), store)

@@ -112,8 +112,11 @@ def train(
     return run_of(plan, quiet)
 
 
-def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] | None = None) -> Run:
-    """Check a plan, make the data ready, build the model, train it; `follow` as in `training.train`."""
+def run_of(
+    plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] | None = None, illustrated: bool = True
+) -> Run:
+    """Check a plan, make the data ready, build the model, train it; `follow` and `illustrated` as in
+    `training.train`."""
     from ..data.sources import recorded_settings
     from ..tasks.base import check_widths
     from ..training import train as run_training
@@ -163,7 +166,7 @@ def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] 
         sha256 = None if begun is None else begun.sha256
         result = run_training(
             task, module, training, training.out, resume=plan.resume, config=config, progress=shown,
-            init_sha256=sha256, follow=follow,
+            init_sha256=sha256, follow=follow, illustrated=illustrated,
         )  # fmt: skip
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)
 

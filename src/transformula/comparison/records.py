@@ -228,7 +228,8 @@ class Outcome(OfArm):
     scores     all scores of that evaluation
     rows       the score on each part of the validation set, in order, the same parts for each run: what the noise of
                the evaluation is estimated from; weights: how much each counts (its number of bytes, tokens or rows).
-               Empty where a task has no parts
+               Empty where a task has no parts, and where they were not asked for
+    in_parts   whether they were
     curve      of the log's steps: (step, tokens, seconds, loss in training)
     evaluated  of evaluations on the way: (step, tokens, seconds, score)
     telemetry  the log's events of telemetry
@@ -253,6 +254,7 @@ class Outcome(OfArm):
     scores: Mapping[str, float] = field(default_factory=dict)
     rows: Row[float] = ()
     weights: Row[float] = ()
+    in_parts: bool = True
     curve: Row[tuple[int, int, float, float]] = ()
     evaluated: Row[tuple[int, int, float, float]] = ()
     telemetry: Row[Mapping[str, Any]] = ()
@@ -269,8 +271,10 @@ class Outcome(OfArm):
     reason: str = ""
 
     def lacks(self, job: Job) -> set[str]:
-        """What the job asks for and was not made: texts, a look into the model, scores in windows of other lengths."""
+        """What the job asks for and was not made: scores on parts of the validation set, which a run that tunes a rate
+        does without; texts, a look into the model, scores in windows of other lengths."""
         asked = {
+            "rows": job.stage == "confirm" and not self.in_parts,
             "samples": len(self.samples) < job.samples,
             "inspected": job.inspect_rows > 0 and self.inspected is None,
             "windows": not {*job.contexts} <= {window.context for window in self.windows},

@@ -59,37 +59,43 @@ def train_job(job: Job, store: Store) -> Run:
     use, folder = job.config.get("use", ()), store.folder_of(job)
     if store.begun(job):
         try:
-            return run_of(plan_resume(folder, {}, use), quiet=True)
+            return run_of(plan_resume(folder, {}, use), quiet=True, illustrated=False)
         except CheckpointError:
             store.forget(job)
     own = {"lr": job.lr, "seed": job.seed, "out": str(folder)}  # what is given for all may be read by other arms alone
-    return run_of(plan_run({**job.config, **own}, use), quiet=True)
+    return run_of(plan_run({**job.config, **own}, use), quiet=True, illustrated=False)
 
 
 def outcome_of_run(job: Job, run: Run) -> Outcome:
     """What came of a run that has ended. The model is that at the end of the schedule, not the best on the way."""
-    import torch
-
-    from ..runs import random_state
-    from ..tasks.parts import part_scores
-
     scores = {name: float(value) for name, value in run.result.last.items()}
     name = job.score or run.task.score
     outcome = outcome_of_log(replace(job, score=name), run.folder, "done", "")
     if not math.isfinite(scores.get(name, math.nan)):
         return replace(outcome, status="diverged", reason=f"{name} is not a finite number")
     module = last_model(job, run.folder)
-    with random_state.preserve(), torch.no_grad():
-        random_state.seed(0)
-        rows, weights = part_scores(run.task, module, name)
-    if not all(map(math.isfinite, rows)):
-        rows, weights = [], []
-    return replace(
-        outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), rows=tuple(rows),
-        weights=tuple(weights), tokens=run.result.units, seconds=run.result.seconds,
+    outcome = replace(
+        outcome, score=scores[name], scores=scores, learned=learned_coefficients(module), in_parts=False,
+        tokens=run.result.units, seconds=run.result.seconds,
         cpu_seconds=run.result.cpu_seconds if has_one_processor(job.config) else 0.0,
         baselines=baselines_of(run.task, name, run.result.baselines),
     )  # fmt: skip
+    return with_parts(outcome, run.task, module, name) if "rows" in outcome.lacks(job) else outcome
+
+
+def with_parts(outcome: Outcome, task: Task, module: nn.Module, score: str) -> Outcome:
+    """An outcome with the score on parts of the validation set."""
+    import torch
+
+    from ..runs import random_state
+    from ..tasks.parts import part_scores
+
+    with random_state.preserve(), torch.no_grad():
+        random_state.seed(0)
+        rows, weights = part_scores(task, module, score)
+    if not all(map(math.isfinite, rows)):
+        rows, weights = [], []
+    return replace(outcome, rows=tuple(rows), weights=tuple(weights), in_parts=True)
 
 
 def last_model(job: Job, folder: Path) -> nn.Module:
@@ -101,8 +107,8 @@ def last_model(job: Job, folder: Path) -> nn.Module:
 
 
 def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
-    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; a look into the
-    trained model; and its losses by window."""
+    """An outcome with what else the job asks for: scores on parts of the validation set; samples, of the same seeds for
+    all models, 1, 2, ...; a look into the trained model; and its losses by window."""
     lacking = outcome.lacks(job)
     if not lacking:
         return outcome
@@ -118,6 +124,8 @@ def complete(job: Job, outcome: Outcome, store: Store) -> Outcome:
     module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
     task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
     refer(task, plan.data, plan.use, plan.training.device)
+    if "rows" in lacking:
+        outcome = with_parts(outcome, task, module, job.score or task.score)
     with random_state.preserve(), torch.no_grad():
         if "samples" in lacking:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))

@@ -116,9 +116,10 @@ class RunResult:
 
 
 def conclude(
-    state: RunState, saving: Saving, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None
-) -> RunResult:
-    """The result of a run that ended; writes its picture and its page.
+    state: RunState, saving: Saving, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None, *,
+    illustrated: bool = True,
+) -> RunResult:  # fmt: skip
+    """The result of a run that ended; writes its page and, unless nobody is to look at it, its picture and a sample.
 
     A run that was interrupted says how to go on, and does without baselines and sample: whoever stops it does not wait.
     An error in one part leaves the others. Raises RunError, once all else is written, where one could not be made.
@@ -149,7 +150,7 @@ def conclude(
     if not interrupted and first:
         shown.busy("baselines and sample")
         baselines = attempt("baselines", lambda: dict(task.baselines()), {})
-        sample = attempt("sample", write_sample, "")
+        sample = attempt("sample", write_sample, "") if illustrated else ""
         if p.best_scores:
             verdict = attempt("verdict", lambda: str(task.verdict(p.best_scores)), "")
         if not state.settings.evaluate_every and p.evaluating > seconds / TENTHS:  # as of a very short run
@@ -182,7 +183,8 @@ def conclude(
         return result
     attempt("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
     attempt("log", run.log.close)
-    attempt("picture", lambda: draw(state, baselines, f"{name}: {verdict}" if verdict else name))
+    if illustrated:
+        attempt("picture", lambda: draw(state, baselines, f"{name}: {verdict}" if verdict else name))
     attempt("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
         what = "the run has ended and its model is saved, but not all that follows could be made"
@@ -224,7 +226,8 @@ def write_page(
     """Write summary.md, for whoever finds the folder. title, text: of the model; about: the run's manifest."""
     rate = result.units / result.seconds if result.seconds else 0.0
     rows = [
-        *[f"# {title}", "", f"**{result.verdict}**" if result.verdict else "", "", "![loss](loss.svg)", ""],
+        *[f"# {title}", "", f"**{result.verdict}**" if result.verdict else "", ""],
+        *(["![loss](loss.svg)", ""] if (result.folder / "loss.svg").is_file() else []),
         *["## Result", "", "| | |", "| --- | --- |"],
         *[f"| {name.replace('_', ' ')}, validation | {number(value)} |" for name, value in result.scores.items()],
         *[f"| baseline: {name} | {value:.4f} |" for name, value in result.baselines.items()],

@@ -58,7 +58,7 @@ Follower = Callable[[Mapping[str, Any]], bool]
 def train(
     task: Task, model: nn.Module, settings: TrainingSettings | None = None, run_folder: Path | str | None = None, *,
     resume: bool = False, config: Mapping[str, Any] | None = None, progress: Progress | None = None,
-    quiet: bool = False, init_sha256: str | None = None, follow: Follower | None = None,
+    quiet: bool = False, init_sha256: str | None = None, follow: Follower | None = None, illustrated: bool = True,
 ) -> RunResult:  # fmt: skip
     """Train a model on a task; everything is left in the run's folder.
 
@@ -71,6 +71,7 @@ def train(
     init_sha256 of the weights that the model has from elsewhere; None: it has its initial ones, and a run that begins
                 does what the model's `calibrate` hook asks for
     follow      called with each event of the log; the run is asked to end, as by Ctrl-C, once it says True
+    illustrated whether the loss curve is drawn at the end, and a sample written
 
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
     ConfigError, InputError for what `torch.compile(model)` returns.
@@ -96,7 +97,9 @@ def train(
         with random_state.preserve(), shown:
             for note in notes:
                 shown.say(note, warning=True)
-            order = Order(task, model, settings, run, resume, config or {}, shown, origin, init_sha256, ranks)
+            order = Order(
+                task, model, settings, run, resume, config or {}, shown, origin, init_sha256, ranks, illustrated
+            )
             return _train(order, follow)
     except TransformulaError as error:
         error.message = f"{ranks.label}: {error.message}" if ranks.several else error.message
@@ -114,6 +117,7 @@ class Order:
     config       what else its `config.yaml` holds
     origin       whose learning rate schedule it is, in words
     init_sha256  of the weights that the model has from elsewhere; None: it has its initial ones
+    illustrated  whether the loss curve is drawn at the end, and a sample written
     """
 
     task: Task
@@ -126,6 +130,7 @@ class Order:
     origin: str
     init_sha256: str | None
     ranks: Ranks
+    illustrated: bool
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def _train(order: Order, follow: Follower | None) -> RunResult:
             begin(state, trainer.saving, choices.batch, fresh=order.init_sha256 is None)
         recording = records.recording(state.position.step, folder.config(), about, order.task.unit)
         with recording if order.ranks.first else nullcontext():
-            return _to_its_end(trainer, order.resume, about, follow)
+            return _to_its_end(trainer, order, about, follow)
     finally:
         folder.log.close()
         state.weights.adapters.release()
@@ -309,7 +314,7 @@ def calibrate(state: RunState, batch: Batch) -> None:
         put_tensors(state.weights.master, model_tensors(master), FROM_RANKS)
 
 
-def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow: Follower | None) -> RunResult:
+def _to_its_end(trainer: Trainer, order: Order, about: Mapping[str, Any], follow: Follower | None) -> RunResult:
     state, saving = trainer.state, trainer.saving
     begun = state.position.step
     with trainer.watchdog, Interrupts(lambda text: state.shown.say(text, warning=True)) as interrupts:
@@ -326,9 +331,9 @@ def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow
             raise ended from (None if ended is error else error)
         if interrupts.asked:  # SIGTERM after SIGUSR1 does not stop what is written now
             return conclude(state, saving, stopped, about, interrupts)
-    if resume and state.position.step == begun:
+    if order.resume and state.position.step == begun:
         stopped = f"nothing was left to train: {stopped}"
-    return conclude(state, saving, stopped, about)
+    return conclude(state, saving, stopped, about, illustrated=order.illustrated)
 
 
 def with_own(settings: TrainingSettings, recorded: Any = None) -> TrainingSettings:
