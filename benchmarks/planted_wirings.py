@@ -10,7 +10,8 @@
 
 In each world but the last, a wiring is known that helps; how much is measured by three pairs of runs. A search has
 found it where a wiring is claimed that gains at least half of that with fresh seeds on other text. At least 9 of 10
-searches must find it, and none of 3 where nothing helps may claim anything.
+searches must find it, and none of 3 where nothing helps may claim anything. `trains` is the part of a search's time, on
+all processors that it has, that is its runs' own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -33,7 +34,7 @@ from transformula.comparison.jobs import jobs_of  # noqa: E402
 from transformula.comparison.records import Arm, RunCosts  # noqa: E402
 from transformula.comparison.running import run_job  # noqa: E402
 from transformula.comparison.store import Store  # noqa: E402
-from transformula.search.search import search  # noqa: E402
+from transformula.search.search import HuntReport, search  # noqa: E402
 from transformula.structured import load_json  # noqa: E402
 
 LETTERS = "abcd"
@@ -117,15 +118,17 @@ def base_of(name: str, folder: Path) -> str:
 def searched(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """One search, and what it claims."""
     out = folder / f"{name}-{seed}"
-    began = time.monotonic()
+    began, store = time.time(), Store(folder / "runs")
     given = {"data": str(text_of(name, folder)), "depth": WORLDS[name].depth, **SIZES, **SEARCH}
-    search(base=base_of(name, folder), seed=seed, out=str(out), store=str(folder / "runs"), quiet=True, **given)
-    results = load_json(out / "results.json")
+    report = search(base=base_of(name, folder), seed=seed, out=str(out), store=str(store.path), quiet=True, **given)
+    minutes, results = (time.time() - began) / 60, load_json(out / "results.json")
+    trained = sum(outcome.seconds for outcome in store.outcomes() if outcome.ended > began)
     verdicts = results["confirmed"] or {}
     claims = {one: verdicts[one][-1]["gain"] for one in results["found"]}
     known = {one["name"]: one for one in results["candidates"]}
     return {
-        "seed": seed, "rate": results["rate"], "runs": results["runs"], "minutes": (time.monotonic() - began) / 60,
+        "seed": seed, "rate": results["rate"], "runs": results["runs"], "minutes": minutes,
+        "trains": trained / 60 / minutes / cast(HuntReport, report).hunt.plan.at_once,
         "claims": [{"gain": gain, "what": descent(one, known)} for one, gain in claims.items()],
     }  # fmt: skip
 
@@ -161,9 +164,8 @@ def main() -> int:
     given = parser.parse_args()
     folder = Path(given.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    print(
-        f"{machine()['processor']}\n{'world':10}{'seed':>5}{'known':>8}{'claimed':>9}{'minutes':>9}  what", flush=True
-    )
+    heads = f"{'world':10}{'seed':>5}{'known':>8}{'claimed':>9}{'minutes':>9}{'trains':>8}  what"
+    print(f"{machine()['processor']}\n{heads}", flush=True)
     rows = []
     for name in given.worlds:
         for seed in range(1, 1 + min(WORLDS[name].seeds, given.first or WORLDS[name].seeds)):
@@ -173,7 +175,8 @@ def main() -> int:
             best = max(row["claims"], key=lambda one: one["gain"], default={"gain": 0.0, "what": "nothing"})
             row["found"] = row["known"] is not None and best["gain"] >= row["known"] / 2
             known = "-" if row["known"] is None else f"{row['known']:.3f}"
-            print(f"{name:10}{seed:>5}{known:>8}{best['gain']:>9.3f}{row['minutes']:>9.1f}  {best['what']}", flush=True)
+            cost = f"{row['minutes']:>9.1f}{100 * row['trains']:>6.0f} %"
+            print(f"{name:10}{seed:>5}{known:>8}{best['gain']:>9.3f}{cost}  {best['what']}", flush=True)
     planted = [row["found"] for row in rows if row["known"] is not None]
     claims = [bool(row["claims"]) for row in rows if row["known"] is None]
     print(f"found in {sum(planted)} of {len(planted)} searches")
