@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_what_helps_is_claimed_and_the_report_shows_each_wiring(in_world: Any) -
     assert curves == ran
     model = (report.hunt.folder / "found" / f"{found[0]}.yaml").read_text()
     assert "conv(" in model
+    plan = report.hunt.plan
+    assert all(line in html for line in ("How it was run", plan.hash, *map(escape, repr(plan).splitlines())))
 
 
 @pytest.mark.slow

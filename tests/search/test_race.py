@@ -130,6 +130,20 @@ def test_a_proposer_is_told_how_it_goes(tmp_path: Path) -> None:
     assert all(leader["error"] > 0 and 0.1 < leader["cost"] < 3 for leader in board["leaders"])
 
 
+def test_a_run_that_rounds_share_is_counted_once(tmp_path: Path) -> None:
+    hunt, asked_for = hunt_in(tmp_path, planted, rounds=2), list[Job]()
+    run = hunt.race.run
+
+    def counted(jobs: Sequence[Job]) -> list[Outcome]:
+        asked_for.extend(jobs)
+        return run(jobs)
+
+    again = Hunt(hunt.plan, hunt.folder, replace(hunt.race, run=counted, made={}), hunt.board)
+    again.run(None)
+    keys = {job.key for job in asked_for}
+    assert again.data["runs"] == again.data["seconds"] == len(keys) < len(asked_for)
+
+
 def test_it_ends_the_same_when_it_is_made_again(tmp_path: Path) -> None:
     one, two = (hunt_in(tmp_path, planted, rounds=2).data for _ in range(2))
     assert one == two

@@ -316,7 +316,8 @@ def results_of(plan: ComparisonPlan, tuned: Tuned, gates: Sequence[GateResult], 
     results = Results(
         name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
         lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates), outcomes=outcomes,
-        verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity, environment=environment_of(plan),
+        verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity,
+        environment=environment_of(plan.arms[0].config, plan.hash, plan.given),
         notes=[*plan.notes, *tuned.notes, *forced, *failed], audit=list(plan.audit), revision=plan.revision,
     )  # fmt: skip
     return replace(results, lead=lead_of(results))
@@ -354,11 +355,11 @@ def confirming(plan: ComparisonPlan, arm: Arm, tuned: Tuned, seeds: Sequence[int
     return [replace(job, samples=asked.samples) if job.seed == first else job for job in jobs]
 
 
-def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:
-    """With what the runs were made: the machine, versions, the plan's hash, what was typed for all variants."""
+def environment_of(config: Mapping[str, Any], plan: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With what runs of a configuration were made: the machine, versions, the plan's hash, what was typed for all."""
     from ..runs.identity import versions
     from ..training.machine import describe, pick_device
 
-    device = pick_device(str(plan.arms[0].config.get("device") or "auto"))
+    device = pick_device(str(config.get("device") or "auto"))
     machine = {key: value for key, value in describe(device).items() if key != "threads"}
-    return {"machine": machine, "versions": dict(versions()), "plan": plan.hash, "given": plain(dict(plan.given))}
+    return {"machine": machine, "versions": dict(versions()), "plan": plan, "given": plain(dict(given))}

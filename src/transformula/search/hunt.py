@@ -261,7 +261,7 @@ class Hunt:
                     name: [*map(asdict, verdicts)] for name, verdicts in self.confirmed.verdicts.items()
                 },
                 "ablated": {name: [asdict(one) for one in parts] for name, parts in self.ablated.items()},
-                "runs": self.race.runs, "seconds": self.race.seconds,
+                "runs": len(self.race.made), "seconds": sum(self.race.made.values()),
             }
         )  # fmt: skip
 

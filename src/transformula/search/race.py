@@ -35,7 +35,7 @@ class Race:
 
     run        makes jobs, see `comparison.engine.outcomes_of`
     standings  by name: the last of each candidate; reasons: why a run of it did not end
-    seconds    that training took, of all runs
+    made       by key of a run: the seconds that it took
     curves     by name and the base's steps: losses in training of the first seed's run
     """
 
@@ -45,8 +45,7 @@ class Race:
     rate: float = 0.0
     standings: dict[str, Standing] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    runs: int = 0
+    made: dict[str, float] = field(default_factory=dict)
     curves: dict[tuple[str, int], Curve] = field(default_factory=dict)
 
     def tune(self) -> float:
@@ -75,8 +74,7 @@ class Race:
     def outcomes(self, jobs: Sequence[Job]) -> list[Outcome]:
         """What came of jobs, in their order."""
         outcomes = self.run(jobs)
-        self.runs += len(outcomes)
-        self.seconds += sum(outcome.seconds for outcome in outcomes)
+        self.made |= {outcome.key: outcome.seconds for outcome in outcomes}
         return outcomes
 
     def round(self, candidates: Sequence[Contender]) -> list[Contender]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..analysis.audit import model_differences
 from ..api.reading import check_model
+from ..comparison.compare import environment_of
 from ..comparison.plan import MATCHED
 from ..comparison.records import Verdict
 from ..comparison.report.document import (
@@ -24,11 +25,14 @@ from ..comparison.report.document import (
 from ..comparison.report.files import write_files
 from ..comparison.report.markdown import markdown
 from ..comparison.report.page import page
+from ..comparison.report.sections.environment import flat
 from ..comparison.report.terminal import section_lines
+from ..cost.words import duration
 from ..figure import FAINT, INK, SERIES, new_panels
 from .confirm import TUNED, Confirmed
 from .curves import drawn_curves
 from .hunt import Hunt
+from .plan import FREE
 from .records import Contender
 
 FILES = ("report.md", "report.html")
@@ -48,6 +52,7 @@ def sections_of(hunt: Hunt) -> list[ReportSection]:
         tried(hunt),
         one_by_one(hunt),
         settings(hunt),
+        how_it_ran(hunt),
     ]
     return [one for one in made if one is not None]
 
@@ -59,7 +64,7 @@ def plain_words(hunt: Hunt) -> ReportSection:
     question = (
         f"Which wirings are better than {plan.settings.base} on this data, at equal {MATCHED[plan.settings.match]}?"
     )
-    looked = f"{count} wirings were proposed, {len(ran)} of them trained, {hunt.race.runs} runs in all."
+    looked = f"{count} wirings were proposed, {len(ran)} of them trained, {len(hunt.race.made)} runs in all."
     items: list[Item] = [Paragraph(question, "Question", brief=True), Paragraph(looked, "Looked at", brief=True)]
     items += [Paragraph(text, label, brief=True) for label, text in answers(hunt)]
     return ReportSection("In plain words", items, "plain-words")
@@ -328,6 +333,22 @@ def settings(hunt: Hunt) -> ReportSection | None:
     return ReportSection(
         "The tuning arm", [Paragraph(head), ReportTable(["name", "settings", "gain", "rung"], rows)], "settings"
     )
+
+
+def how_it_ran(hunt: Hunt) -> ReportSection:
+    """The plan, what all runs have in common, and with what they were made."""
+    plan, config = hunt.plan, dict(hunt.plan.base.config)
+    model = config.pop("model")
+    made = hunt.race.made
+    trained = f"the {len(made)} runs of the races trained for {duration(sum(made.values()))}, one after another"
+    lines = [*repr(plan).splitlines(), f"learning rate: {hunt.race.rate:g}, the base's best; {trained}"]
+    items: list[Item] = [Paragraph(line) for line in lines]
+    own = {key: value for key, value in plan.settings.plain().items() if key not in FREE}
+    parts = {"Search": own, "All runs": config, "Made with": environment_of(config, plan.hash, plan.given)}
+    for label, values in parts.items():
+        rows = [[Cell(key), Cell(text)] for key, text in flat(values)]
+        items += [Paragraph(f"{label}:"), ReportTable(("key", "value"), rows)]
+    return ReportSection("How it was run", [*items, Literally("the base, whole", str(model))], "how")
 
 
 def number(value: float | None) -> Cell:
