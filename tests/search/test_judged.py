@@ -17,6 +17,7 @@ from transformula.comparison import compare
 from transformula.comparison.board import Board
 from transformula.comparison.engine import Engine, engines
 from transformula.comparison.records import Job, Outcome
+from transformula.search.report import text_of
 from transformula.search.search import HuntReport, search
 
 __all__ = ["no_gates"]  # a fixture that all tests here have
@@ -75,7 +76,10 @@ def test_what_helps_is_claimed_and_the_report_shows_each_wiring(in_world: Any) -
     assert curves == ran
     model = (report.hunt.folder / "found" / f"{found[0]}.yaml").read_text()
     assert "conv(" in model
-    plan = report.hunt.plan
+    hunt, plan = report.hunt, report.hunt.plan
+    assert hunt.confirmed is not None and "First of all" not in text_of(hunt)
+    hunt.confirmed = replace(hunt.confirmed, lead="The base learned nothing.")
+    assert "First of all: The base learned nothing." in text_of(hunt)
     assert all(line in html for line in ("How it was run", plan.hash, *map(escape, repr(plan).splitlines())))
 
 

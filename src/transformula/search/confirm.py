@@ -37,12 +37,14 @@ class Confirmed:
     verdicts  by name: that of the largest size, and those of all sizes before it
     fresh     whether the validation set is another part of the data than that of the races
     folder    of the comparison, with its report
+    lead      what is to be read before all else: that the base learned nothing; else ""
     """
 
     verdicts: Mapping[str, Sequence[Verdict]]
     sizes: Sequence[str]
     fresh: bool
     folder: Path
+    lead: str = ""
 
     def verdict(self, name: str) -> Verdict | None:
         """At the largest size."""
@@ -80,7 +82,7 @@ def confirm(
     verdicts: dict[str, list[Verdict]] = {}
     for verdict in results.verdicts:
         verdicts.setdefault(verdict.variant, []).append(verdict)
-    return Confirmed(verdicts, list(cast(Comparison, comparison).plan.sizes), fold is not None, folder)
+    return Confirmed(verdicts, list(cast(Comparison, comparison).plan.sizes), fold is not None, folder, results.lead)
 
 
 def fresh_fold(plan: HuntPlan) -> int | None:

@@ -75,6 +75,8 @@ def answers(hunt: Hunt) -> Iterator[tuple[str, str]]:
     if done is None:
         yield "Answer", "Nothing was confirmed, so nothing may be claimed: what follows looked good while searching."
         return
+    if done.lead:
+        yield "First of all", done.lead
     found = [one for one in hunt.finalists if done.found(one.name)]
     sizes = "at one size" if len(done.sizes) == 1 else f"at {len(done.sizes)} sizes"
     text = "on data that no race was scored on" if done.fresh else "on the validation set of the races"
