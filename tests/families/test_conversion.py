@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from transformula import Model
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import InputError, UnknownName
 from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder, of_family
@@ -251,6 +252,26 @@ def test_what_is_told_of_a_text_is_not_told_of_another() -> None:
     text = dataclasses.replace(from_formula(f"{ONE}; {MLP}", name="mine"), about={"title": "Mine"})
     for turn in (as_encoder, as_decoder, as_encoder_decoder):
         assert turn(text, WORDS).about == {} and turn(text, WORDS).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("before", "reads"),
+    [
+        ("x = conv(logmel(audio, 40), 3, width, stride=4)", "audio"),
+        ("x = patches(image, 4)", "image"),
+        ("x = 2 * embed(tokens)", "source"),  # is that of the one stack, as ever
+    ],
+)
+def test_an_encoder_begins_with_what_it_reads(before: str, reads: str) -> None:
+    sizes = {"depth": 1, "width": 8, "heads": 2, "context": 8, "vocab": 8}
+    text = Model(f"{ONE}; {MLP}", family="encoder-decoder", before=before, **sizes).architecture.text
+    assert {*check(text, WORDS).inputs} == {reads, "tokens"}
+    encoder, decoder = text.stacks
+    assert encoder.before is not None and encoder.before.text == before.replace("tokens", "source")
+    assert encoder.layers["layer"].text.split("; ") == [ONE, MLP]
+    assert decoder.layers["layer"].text.splitlines() == [ONE, MEMORY, MLP]
+    with pytest.raises(FormulaError, match="sound"):
+        Model(f"{ONE}; {MLP}", family="encoder-decoder", before="x = logmel(sound, 40)", **sizes)
 
 
 def test_families_by_name() -> None:

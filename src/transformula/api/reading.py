@@ -87,6 +87,7 @@ def read_model(
     is_number = "family" in text.numbers or mentions(text, "family")
     family = None if is_number else changes.pop("family", None)
     formulas = ("before", "layer", "after", "output")
+    heard = changes.pop("before") if family == "encoder-decoder" and not reads_tokens(changes.get("before")) else None
     text = text.override({key: changes.pop(key) for key in formulas if key in changes})
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentions(text, key)}
@@ -100,8 +101,13 @@ def read_model(
     if family is not None:
         from ..families.conversion import of_family
 
-        text = of_family(text, str(family), known_words(use))
+        text = of_family(text, str(family), known_words(use), heard)
     return text
+
+
+def reads_tokens(before: Any) -> bool:
+    """Whether a `before` that is given is one of tokens, or none is given: of two stacks, the encoder has any other."""
+    return not isinstance(before, str) or re.search(r"\btokens\b", before) is not None
 
 
 def mentions(text: ModelText, key: str) -> bool:

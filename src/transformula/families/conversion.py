@@ -98,12 +98,13 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
         return finish(whole, original, {**roles, **labels}, [ENCODER, DECODER])
 
 
-def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText:
+def of_family(text: ModelText, family: str, vocabulary: Vocabulary, before: str | None = None) -> ModelText:
     """The text as a model of its own of a family: what `family=` and `--family` mean.
 
     encoder          sees all of its `tokens`
     decoder          writes `tokens`, without a memory: a text of one causal stack as it is
-    encoder-decoder  reads `source` and writes `tokens`
+    encoder-decoder  reads `source` and writes `tokens`; or what `before` reads, sounds or pictures, with which the
+                     encoder then begins
 
     Raises UnknownName; InputError that says why where the text cannot be of the family.
     """
@@ -112,11 +113,20 @@ def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText
     if family == "encoder":
         return as_encoder(text, vocabulary, reads="tokens")
     if family == "encoder-decoder":
-        return as_encoder_decoder(text, vocabulary)
+        both = as_encoder_decoder(text, vocabulary)
+        return both if before is None else with_before(both, before, vocabulary)
     if not text.single or not text.stacks[0].causal:
         what = "sees all of its sequence at once" if text.single else "is made of several stacks"
         raise InputError(f"{text.name or 'the formula'} is no decoder: it {what}\ngive a text of one causal stack")
     return text
+
+
+def with_before(text: ModelText, before: str, vocabulary: Vocabulary) -> ModelText:
+    """A text of two stacks whose encoder begins with other lines. Raises FormulaError."""
+    encoder = dataclasses.replace(text.stacks[0], before=Source(f"{ENCODER}, before", before))
+    changed = dataclasses.replace(text, stacks=(encoder, *text.stacks[1:]))
+    check(changed, vocabulary)
+    return changed
 
 
 @dataclasses.dataclass(frozen=True)
