@@ -31,22 +31,24 @@ TOOLS = "tools"  # the role of the message that says which tools may be called
 LISTS = ("tools", "functions")  # columns of a row that list these; the latter is OpenAI's earlier name
 CALLED = ("tool_calls", "function_call", "refusal")  # what a message may have in place of a text
 SYSTEM = "system"  # the role of what stands above a dialogue, and the column of a row that has it beside the messages
+PICTURE = "image"  # type of a part that stands where a picture of the row is shown
 PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}  # type of a part: its key
 CALL = "<tool_call>{}</tool_call>"  # a call as text
 
 
-def messages_of(value: Any, place: str, whole: bool = True) -> list[Message]:
+def messages_of(value: Any, place: str, whole: bool = True, pictured: bool = False) -> list[Message]:
     """The messages of a dialogue: a list of objects with `role` and `content` (or `from` and `value`), or of pairs of
     these. Roles, each a line of letters and digits, are lowercased; a human is the `user`, a gpt, bot or model the
     `assistant`; and so is a system that replies, in a dialogue of which no other is the assistant.
 
     The content is a text, or a list of parts that are texts, each on lines of its own. A message with `tool_calls` may
-    have none. What else an object has is kept as it is. Raises DataError with the message that is none, and with the
+    have none. What else an object has is kept as it is. Of `pictured` messages, parts that stand for a picture of the
+    row are passed over. Raises DataError with the message that is none, and with the
     result of a tool that no reply before it can have called, unless these are a part of a dialogue and not the `whole`.
     """
     if not isinstance(value, (list, tuple)):
         raise DataError(f"{place}: the messages are {kind_of(value)}; expected a list of them")
-    messages = [_message(each, f"{place}, message {number}") for number, each in enumerate(value, 1)]
+    messages = [_message(each, f"{place}, message {number}", pictured) for number, each in enumerate(value, 1)]
     if whole:
         check_results(messages, place)
     roles = Counter(message["role"] for message in messages[1:])
@@ -55,7 +57,7 @@ def messages_of(value: Any, place: str, whole: bool = True) -> list[Message]:
     return messages
 
 
-def _message(value: Any, place: str) -> Message:
+def _message(value: Any, place: str, pictured: bool) -> Message:
     pair, more = None, {}
     if isinstance(value, Mapping):
         keys = next((keys for keys in LAYOUTS if all(key in value for key in keys)), None)
@@ -67,7 +69,7 @@ def _message(value: Any, place: str) -> Message:
     if pair is not None and isinstance(pair[0], str) and pair[0].strip().lower() in CALLERS:
         pair, more["tool_calls"] = [ASSISTANT, None], _call_of(pair[1], place)
     calls = _calls(more, place)
-    content = None if pair is None else _text(pair[1], place)
+    content = None if pair is None else _text(pair[1], place, pictured)
     content = more.pop("refusal", "" if calls else None) if content is None else content
     if pair is None or not isinstance(pair[0], str) or not isinstance(content, str):
         raise DataError(f"{place}: is {excerpt(repr(value))}; {EXPECTED}")
@@ -87,7 +89,7 @@ def _role(given: str, place: str) -> str:
     return ROLES.get(role, role)
 
 
-def _text(value: Any, place: str) -> Any:
+def _text(value: Any, place: str, pictured: bool) -> Any:
     """The text of a list of parts; anything else as it is. Raises DataError for a part that is none."""
     if not isinstance(value, (list, tuple)):
         return value
@@ -95,6 +97,8 @@ def _text(value: Any, place: str) -> Any:
     for number, part in enumerate(value, 1):
         of = part if isinstance(part, Mapping) else {"text": part}
         kind = of.get("type", "text")
+        if pictured and kind == PICTURE:
+            continue
         text = of.get(PARTS.get(kind, "")) if isinstance(kind, str) else None
         if not isinstance(text, str):
             what = f"of the type {excerpt(str(kind))}" if kind not in PARTS else excerpt(repr(part))

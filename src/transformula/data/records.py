@@ -89,8 +89,8 @@ class BadRecord(Record):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "answers", "number", "numbers", "messages", "asked", "replied", "said", "picture", "pictures",
-         "sound")  # fmt: skip
+KINDS = ("text", "list", "answers", "number", "numbers", "messages", "pictured", "asked", "replied", "said", "picture",
+         "pictures", "sound")  # fmt: skip
 ROLE_OF = {"asked": "user", "replied": ASSISTANT}  # whose message a text is, where messages may stand as well
 
 
@@ -173,9 +173,10 @@ class Part:
             return [as_number(part, name, place) for part in parts]
         if kind in ROLE_OF and isinstance(value, str):
             value = [{"role": ROLE_OF[kind], "content": whole_characters(value, name, place)}]
-        dialogue = kind == "messages" or kind in ROLE_OF
+        dialogue = kind in ("messages", "pictured") or kind in ROLE_OF
         if dialogue or (kind == "said" and any(isinstance(part, Mapping) for part in parts)):
-            return messages_of(value, f"{place}: {name!r}", whole=kind not in ("replied", "said"))
+            whole, pictured = kind not in ("replied", "said"), kind == "pictured"
+            return messages_of(value, f"{place}: {name!r}", whole=whole, pictured=pictured)
         if kind == "said" and isinstance(value, (list, tuple)):
             return [as_text(part, name, place) for part in value]
         join = self.options.join
@@ -277,7 +278,7 @@ def read_records(
             "numbers" (a list), "sound" (named or held as a picture is), "pictures" (one, or a list of several), or
             "messages", which `messages_of` reads; the tools that a row lists are the first message, and what the system
             says in a column of its own stands behind them; "asked" and "replied" may be a text, too, of user and
-            assistant; or "said": a text, a list of texts, or messages
+            assistant; "said": a text, a list of texts, or messages; or "pictured": messages about the row's pictures
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
     like    a source whose first row names the columns, for tables of as many columns whose first row does not

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from ..data.conversations import COLUMNS as DIALOGUES
 from ..data.pictures import NAMING
 from ..data.records import Record, columns_of, read_records, unknown_column
 from ..data.settings import Named, Seq2SeqSettings
@@ -31,6 +32,7 @@ from ..tokenizers.base import Tokenizer
 from .answers import ANSWER
 from .base import task
 from .picture_answering import PictureAnswering
+from .picture_dialogues import first_questions
 from .picture_positions import positions_in, scattered
 from .picture_rows import PictureReading, SharedPictures, each_of
 from .scores.baselines import constant
@@ -105,10 +107,12 @@ class VisualQuestions(RowSource):
     ) -> list[Record]:
         assert sources is not None
         columns = columns_for(sources, settings)
-        kinds = {"image": "pictures", **({"references": "answers"} if "references" in columns else {})}
+        kinds = {"image": "pictures", "references": "answers", "messages": "pictured"}
+        kinds = {field: kind for field, kind in kinds.items() if field in columns}
         reading = {"join": settings.join, "like": settings.data, "optional": ("kind",), **settings.reading}
         records = read_records(sources, columns, kinds=kinds, **reading)
         shared, rows = shared or SharedPictures(), records.read_all(key, notes, "questions")
+        rows = first_questions(rows, key, notes) if "messages" in columns else rows
         digests = [shared.of(row.held("image"), row.place) for row in rows]
         return [with_answer(row, shared.key(own[0])) for row, own in zip(rows, digests, strict=True)]
 
@@ -162,6 +166,10 @@ def columns_for(sources: Any, settings: Any) -> dict[str, str | int]:
     columns = {"image": found("image", IMAGES), "source": found("source", QUESTIONS)}
     columns |= {"target": found("target", ANSWERS), "references": found("references", ("answers",))}
     columns |= {"kind": found("kind", ("question_type",))}
+    if columns["source"] is columns["target"] is columns["references"] is None:
+        columns["messages"] = next((name for name in DIALOGUES if name in names), None)
+        if columns["messages"] is not None and columns["image"] is not None:
+            return {field: column for field, column in columns.items() if column is not None}
     for key, what in (("image", "picture"), ("source", "question"), ("target", "answer")):
         if columns[key] is None and (key != "target" or columns["references"] is None):
             raise unknown_column(key, sources, names, names[0], what)
