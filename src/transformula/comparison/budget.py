@@ -18,7 +18,6 @@ from .records import Arm
 
 START = 1.5  # seconds of a run before its first step and after its last
 ON_THE_WAY = 0.1  # what evaluations on the way cost, of the training
-WHOLE = 2  # evaluations of a run on the whole validation set: its last one, and by parts
 BESIDE = 1.15  # how much slower a run is beside others
 EXTENDED = 1.2  # rates that the edge of a grid adds, on average
 FEWEST_STEPS = 100  # a run below this says little
@@ -40,17 +39,17 @@ def expected_runs(plan: ComparisonPlan, arm: Arm) -> float:
     return plan.runs(arm) and len(plan.seeds) + EXTENDED * plan.tuning_runs(arm)
 
 
-def run_seconds(arm: Arm, scored: float = WHOLE) -> float:
-    """Seconds of one run of an arm, which is scored so many times."""
+def run_seconds(arm: Arm, scored: float = 1) -> float:
+    """Seconds of one run of an arm, which is scored on the whole validation set so many times."""
     counted = arm.costs.steps * (1 + ON_THE_WAY) + scored * evaluation_steps(prepare(arm.config))
     return START + counted * (arm.costs.step_seconds or 0.0)
 
 
 def whole_seconds(plan: ComparisonPlan) -> float:
-    """Seconds of all runs of a plan; those that confirm are scored in windows of other lengths, too."""
-    slower, windows = 1.0 if plan.at_once == 1 else BESIDE, len(plan.settings.contexts) * len(plan.seeds)
+    """Seconds of all runs of a plan; those that confirm are scored by parts and in windows of other lengths, too."""
+    slower, more = 1.0 if plan.at_once == 1 else BESIDE, (1 + len(plan.settings.contexts)) * len(plan.seeds)
     runs = {arm.arm_key: expected_runs(plan, arm) for arm in plan.arms if plan.runs(arm)}
-    each = {key: run_seconds(plan.arms_by_key[key], WHOLE + windows / count) for key, count in runs.items()}
+    each = {key: run_seconds(plan.arms_by_key[key], 1 + more / count) for key, count in runs.items()}
     return slower * sum(each[key] * count for key, count in runs.items()) / plan.at_once
 
 
