@@ -216,10 +216,13 @@ def test_limits(folders: dict[str, Path]) -> None:
         assert server.post("/v1/completions", {"prompt": ["a"] * 2, "n": 2}).status_code == 400
     with running({"writer": folders["writer"]}, queue=0, rows=2, timeout=0.5) as server:
         slow = {"prompt": "a", "max_tokens": 4000}
-        with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: server.post("/v1/completions", slow), range(8)))
-        statuses = [answer.status_code for answer in answers]
-        assert {*statuses} <= {429, 504} and statuses.count(504) >= 1 and statuses.count(429) >= 1
+        answers: list[httpx.Response] = []
+        for _ in range(5):  # on a busy machine, eight clients may come one after another
+            with ThreadPoolExecutor(8) as pool:
+                answers += pool.map(lambda _: server.post("/v1/completions", slow), range(8))
+            if len({answer.status_code for answer in answers}) > 1:
+                break
+        assert {answer.status_code for answer in answers} == {429, 504}
         busy = next(answer for answer in answers if answer.status_code == 429)
         assert int(busy.headers["Retry-After"]) >= 1 and busy.json()["error"]["type"] == "rate_limit_error"
         streamed = server.post("/v1/completions", {**slow, "stream": True})
