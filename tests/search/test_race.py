@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from transformula.api.identity import identity_of
 from transformula.api.reading import check_model
 from transformula.comparison.board import Board
 from transformula.comparison.records import Job, Outcome
 from transformula.comparison.store import Store
 from transformula.ownership import claim
-from transformula.search.admission import Admission, ProposalRefused
+from transformula.search.admission import RATE, Admission, ProposalRefused
 from transformula.search.hunt import Hunt, asked
 from transformula.search.plan import HuntPlan, make_hunt_plan
 from transformula.search.proposers.crossing import crossings
@@ -26,6 +27,7 @@ from transformula.search.race import Race
 from transformula.search.records import ProposedModel
 from transformula.search.settings import HuntSettings
 from transformula.search.sketch import Sketch
+from transformula.search.tuning_arm import proposed_settings
 from transformula.training.progress import Progress
 
 NOISE = 0.01
@@ -142,6 +144,16 @@ def test_a_run_that_rounds_share_is_counted_once(tmp_path: Path) -> None:
     again.run(None)
     keys = {job.key for job in asked_for}
     assert again.data["runs"] == again.data["seconds"] == len(keys) < len(asked_for)
+
+
+def test_settings_that_are_tried_are_neither_the_bases_nor_one_anothers(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    rows = proposed_settings(plan, Admission(plan).base, [{}], {"[]"}, 8, Random(1))
+    runs = [
+        (row.get(RATE, 1.0), identity_of({**plan.base.config, **{key: row[key] for key in row if key != RATE}}))
+        for row in [{}, *rows]
+    ]
+    assert len({*runs}) == len(runs) == 9
 
 
 def test_it_ends_the_same_when_it_is_made_again(tmp_path: Path) -> None:

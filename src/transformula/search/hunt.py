@@ -237,7 +237,8 @@ class Hunt:
         best = self.better(self.tuned)[:PARENTS]
         known = {repr(sorted(one.settings.items())) for one in self.tuned} | {"[]"}
         count = self.plan.settings.children + self.plan.settings.twins
-        rows = proposed_settings(self.plan, [*(one.settings for one in best), {}], known, count, chance)
+        parents, base = [*(one.settings for one in best), {}], self.race.admission.base
+        rows = proposed_settings(self.plan, base, parents, known, count, chance)
         first = len(self.tuned) + 1
         return [settings_candidate(self.plan, one, f"s{first + n}", number) for n, one in enumerate(rows)]
 

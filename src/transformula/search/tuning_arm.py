@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from ..comparison.costs import Prepared
 from .admission import RATE
 from .plan import HuntPlan
 from .records import Contender
@@ -24,10 +25,12 @@ CHANGED = 2  # settings of a parent that a candidate changes, at most
 
 
 def proposed_settings(
-    plan: HuntPlan, parents: list[Mapping[str, Any]], known: set[str], count: int, chance: Random
+    plan: HuntPlan, base: Prepared, parents: list[Mapping[str, Any]], known: set[str], count: int, chance: Random
 ) -> list[dict[str, Any]]:
-    """Settings that were not tried, each a parent's with one or two changed; `known` are those that were, as texts."""
+    """Settings that were not tried, each a parent's with one or two changed, without what the base has; `known` are
+    those that were, as texts."""
     free = {key: values for key, values in CHOICES.items() if readable(plan, key)}
+    own = {RATE: 1.0, **base.plan.training.plain(), **base.architecture.numbers}
     proposals: list[dict[str, Any]] = []
     for _ in range(100 * count):
         if len(proposals) == count:
@@ -35,6 +38,7 @@ def proposed_settings(
         settings = dict(chance.choice(parents))
         for key in chance.sample([*free], chance.randint(1, CHANGED)):
             settings[key] = chance.choice(free[key])
+        settings = {key: value for key, value in settings.items() if own.get(key) != value}
         said = repr(sorted(settings.items()))
         if said not in known:
             known.add(said)
