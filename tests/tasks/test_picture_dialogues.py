@@ -79,3 +79,9 @@ def test_a_picture_is_named_beside_the_dialogue(reader: Path, tmp_path: Path) ->
         made(path, reader)
     task, _ = made(path, reader, image="shown")
     assert len(task.data.training)
+
+
+def test_a_question_keeps_its_lines(reader: Path, tmp_path: Path) -> None:
+    path = turned(tmp_path, lambda row: llava({**row, "question": "what is it\nA. red\nB. blue"}))
+    task, _ = made(path, reader)
+    assert {row["source"] for row in task.data.training.records} == {"what is it\nA. red\nB. blue"}

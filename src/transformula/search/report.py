@@ -342,8 +342,9 @@ def how_it_ran(hunt: Hunt) -> ReportSection:
     plan, config = hunt.plan, dict(hunt.plan.base.config)
     model = config.pop("model")
     made = hunt.race.made
-    trained = f"the {len(made)} runs of the races trained for {duration(sum(made.values()))}, one after another"
-    lines = [*repr(plan).splitlines(), f"learning rate: {hunt.race.rate:g}, the base's best; {trained}"]
+    rate = f"learning rate: {hunt.race.rate:g}, {'the best of the base' if len(plan.rates) > 1 else 'as stated'}"
+    trained = f"the {len(made)} runs of the races took {duration(sum(made.values()))} together"
+    lines = [*repr(plan).splitlines(), f"{rate}; {trained}"]
     items: list[Item] = [Paragraph(line) for line in lines]
     own = {key: value for key, value in plan.settings.plain().items() if key not in FREE}
     parts = {"Search": own, "All runs": config, "Made with": environment_of(config, plan.hash, plan.given)}

@@ -27,9 +27,9 @@ def first_questions(rows: Sequence[Record], key: str, notes: list[str]) -> list[
         if [is_reply(one) for one in said[:2]] != [False, True]:
             raise DataError(f"{row.place}: the dialogue does not begin with a question and its reply: take the row out")
         source, target = (message_text(one) for one in said[:2])
-        question = " ".join(source.replace(SIGN, " ").split()) if SIGN in source else source.strip()
         held = {name: row.held(name) for name in row if name != "messages"}
-        questions.append(Record({**held, "source": question, "target": target}, row.place, row.group, row.row))
+        values = {**held, "source": source.replace(SIGN, "").strip(), "target": target}
+        questions.append(Record(values, row.place, row.group, row.row))
         later += sum(map(is_reply, said[2:]))
         above += len(messages) - len(said)
     counted = {"later replies of dialogues": later, "messages of the system": above}
