@@ -68,6 +68,11 @@ def trial(text: str, base: ArmTrial | None = None, **numbers: float) -> ArmTrial
     return trial_of(reduced(from_formula(text), depth=2, **numbers), {"tokens": tokens}, base)
 
 
+def test_gates_that_train_can_be_left_out() -> None:
+    results = check_arm(Arm("variant", "only", {}, COSTS, 0.02), trial(LAYER), training=False)
+    assert [result.name for result in results] == ["G1", "G3", "G4", "G5", "G6"]
+
+
 def found(one: ArmTrial) -> dict[str, GateResult]:
     """What each gate finds."""
     return {result.name: result for result in check_arm(Arm("variant", "only", {}, COSTS, 0.02), one)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,8 @@ from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 from transformula.model import build
 from transformula.search.edit import edits, edits_of
+from transformula.search.proposers.edits import EditProposer
+from transformula.search.records import Leaderboard
 from transformula.search.sketch import Sketch
 from transformula.search.twins import twin_of
 
@@ -55,6 +59,18 @@ def test_every_kind_of_edit_changes_some_base() -> None:
     kinds = {edit.kind for base in BASES for edit, _ in edits_of(check_model(base, SIZES), known_words())}
     kinds |= {edit.kind for edit, _ in edits_of(check_model("no-skip", SIZES), known_words())}
     assert kinds == {*edits.names()}
+
+
+def test_no_kind_of_edit_is_drawn_twice_before_all_are_drawn_once() -> None:
+    parent, words = check_model("pre-norm", SIZES), known_words()
+    own: dict[str, list[str]] = {}
+    for edit, _ in edits_of(parent, words):
+        own.setdefault(edit.kind, []).append(edit.reason)
+    proposals = EditProposer(words).propose(
+        Leaderboard("language-modeling", "pre-norm", "bits", [], []), {"base": parent}, set(), len(own), Random(1)
+    )
+    kinds = [next(kind for kind, reasons in own.items() if one.reason in reasons) for one in proposals]
+    assert len({*kinds}) == len(kinds) > 15
 
 
 def test_one_node_is_replaced_and_an_equal_one_stays() -> None:

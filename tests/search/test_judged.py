@@ -63,7 +63,7 @@ def in_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_what_helps_is_claimed_and_the_report_shows_each_wiring(in_world: Any) -> None:
-    report = in_world(planted, 1)
+    report = in_world(planted, 1, children=26)  # as many as there are kinds of edits
     found = report.data["found"]
     assert found and report.exit_status == 0
     assert all("conv(" in report.hunt.candidate(name).model for name in found)

@@ -28,11 +28,11 @@ def check_arms(plan: ComparisonPlan) -> list[GateResult]:
     return [result for arm, trial in zip(plan.arms, trials, strict=True) for result in check_arm(arm, trial)]
 
 
-def check_arm(arm: Arm, trial: ArmTrial) -> list[GateResult]:
-    """What all gates find of an arm."""
+def check_arm(arm: Arm, trial: ArmTrial, training: bool = True) -> list[GateResult]:
+    """What all gates find of an arm; without training, those that do not train it."""
     return [
         GateResult(*arm.arm_key, name, title, found.passed, found.text, found.values, found.word)
-        for name, title, found in findings(trial)
+        for name, title, found in findings(trial, training)
     ]
 
 

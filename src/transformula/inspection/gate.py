@@ -100,24 +100,29 @@ def tensors_of(result: Any) -> list[Tensor]:
 
 
 Check = Callable[[ArmTrial], Finding]
-gates: Registry[tuple[str, Check]] = Registry("gate", "transformula.inspection.gates", "@gate(")
+gates: Registry[tuple[str, Check, bool]] = Registry("gate", "transformula.inspection.gates", "@gate(")
 
 
-def gate(name: str, title: str) -> Callable[[Check], Check]:
-    """Decorator that registers a check, with what it is called in the report."""
+def gate(name: str, title: str, trains: bool = False) -> Callable[[Check], Check]:
+    """Decorator that registers a check, with what it is called in the report, and whether it trains the model."""
 
     def decorate(check: Check) -> Check:
-        gates.register(name)((title, check))
+        gates.register(name)((title, check, trains))
         return check
 
     return decorate
 
 
-def findings(trial: ArmTrial) -> Iterator[tuple[str, str, Finding]]:
+def findings(trial: ArmTrial, training: bool = True) -> Iterator[tuple[str, str, Finding]]:
     """The name and the title of each gate, and what it finds of a model. One that cannot be made has failed, with the
-    reason."""
+    reason.
+
+    training  whether those that train the model are made too
+    """
     for name in gates.names():
-        title, check = gates.get(name)
+        title, check, trains = gates.get(name)
+        if trains and not training:
+            continue
         try:
             with random_state.preserve():
                 torch.manual_seed(SEED)

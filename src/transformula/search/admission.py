@@ -115,12 +115,12 @@ class Admission:
         self.gates(arm)
 
     def gates(self, arm: Arm) -> None:
-        """Raise ProposalRefused for an arm that fails a check of a comparison."""
+        """Raise ProposalRefused for an arm that fails a check of a comparison. Whether it learns is what the first
+        runs of the race show, in no more time."""
         if self._trial is None:
             self._trial = trial_of(self.plan.base)
-        failed = [
-            result for result in check_arm(arm, replace(trial_of(arm), base=self._trial)) if result.passed is False
-        ]
+        results = check_arm(arm, replace(trial_of(arm), base=self._trial), training=False)
+        failed = [result for result in results if result.passed is False]
         if failed:
             raise ProposalRefused(str(failed[0]))
 

@@ -18,7 +18,7 @@ LEARNS = 0.9  # above this share it learns hardly anything; deep nets without sk
 STILL = 0.999  # above this one nothing moves, however few steps there was time for
 
 
-@gate("G2", "one batch can be overfitted")
+@gate("G2", "one batch can be overfitted", trains=True)
 def overfitting(trial: ArmTrial) -> Finding:
     """Some steps on one batch, of two rows where a task counts rows, bring its loss down to a twentieth: it is known by
     heart. One that learns, and is not so far by then, is slow, and not broken."""

@@ -19,7 +19,7 @@ from ..sketch import Sketch
 
 @proposers.register("edits")
 class EditProposer(Proposer):
-    """One edit of one parent each. A kind of edit is drawn first, then one of its edits, so that kinds with many
+    """One edit of one parent each. Of each kind one edit is drawn before any has a second, so that kinds with many
     variants are not tried more often than others; parents take turns, the best first."""
 
     def propose(
@@ -51,16 +51,17 @@ class EditProposer(Proposer):
         return None
 
     def shuffled(self, parent: Architecture, chance: Random) -> Iterator[Edit]:
-        """All edits of a parent: a kind by chance, one of it by chance, and so on until none is left."""
+        """All edits of a parent: one of each kind, in random order, then one more of each, until none is left."""
         sketch = Sketch(parent, self.vocabulary)
         left: dict[str, list[Edit]] = {}
-        names = edits.names()
+        names = list(edits.names())
         while names:
-            name = chance.choice(names)
-            if name not in left:
-                left[name] = list(edits.get(name)(sketch))
-                chance.shuffle(left[name])
-            if left[name]:
-                yield left[name].pop()
-            else:
-                names.remove(name)
+            chance.shuffle(names)
+            for name in [*names]:
+                if name not in left:
+                    left[name] = list(edits.get(name)(sketch))
+                    chance.shuffle(left[name])
+                if left[name]:
+                    yield left[name].pop()
+                else:
+                    names.remove(name)
