@@ -78,18 +78,16 @@ class Hunt:
         return sorted(ran, key=lambda one: (-self.standing(one.name).gain, one.name))
 
     def run(self, outside: OutsideProposer | None) -> None:
-        """All rounds, of wirings and of settings by turns."""
+        """All rounds, each of wirings and of settings."""
         self.race.tune()
         self.board.say(f"learning rate of the base: {self.race.rate:g}; all race at it")
         for number in range(1, self.plan.rounds + 1):
             wirings = self.wirings(number, outside)
+            settings = self.settings_of_round(number) if self.plan.settings.tuning else []
             self.candidates += wirings
-            self.finished += [one.name for one in self.race.round(wirings)]
+            self.tuned += settings
+            self.finished += [one.name for one in self.race.round(wirings, settings)]
             self.say(number)
-            if self.plan.settings.tuning:
-                settings = self.settings_of_round(number)
-                self.tuned += settings
-                self.finished += [one.name for one in self.race.round(settings)]
             write_whole(self.folder / RESULTS, (json.dumps(self.data, indent=1) + "\n").encode())
 
     def judge(self, quiet: bool) -> None:

@@ -77,15 +77,19 @@ class Race:
         self.made |= {outcome.key: outcome.seconds for outcome in outcomes}
         return outcomes
 
-    def round(self, candidates: Sequence[Contender]) -> list[Contender]:
-        """Race some candidates; returns those that ran in the last rung, the best first."""
-        live = [candidate for candidate in candidates if not candidate.refused]
+    def round(self, *groups: Sequence[Contender]) -> list[Contender]:
+        """Race groups of candidates, of each of which the best go on; returns those that ran in the last rung. All
+        groups run at once, so that no processor waits for the last run of one of them."""
+        live = [[one for one in group if not one.refused] for group in groups]
         for rung in range(len(self.plan.steps)):
-            self.run_rung(live, rung)
-            live.sort(key=lambda one: (-self.standings[one.name].gain, one.name))
+            self.run_rung([one for group in live for one in group], rung)
             if rung + 1 < len(self.plan.steps):
-                live = live[: max(1, round(len(live) / FACTOR))]
-        return live
+                live = [self.best_third(group) for group in live]
+        return [one for group in live for one in group]
+
+    def best_third(self, group: Sequence[Contender]) -> list[Contender]:
+        ranked = sorted(group, key=lambda one: (-self.standings[one.name].gain, one.name))
+        return ranked[: max(1, round(len(ranked) / FACTOR))]
 
     def run_rung(self, live: Sequence[Contender], rung: int) -> None:
         """Run candidates, and the base, at a rung, and say how they stand."""
