@@ -317,6 +317,9 @@ def test_the_best_tokens_are_those_of_a_stable_sort(vocab: int, count: int) -> N
     assert torch.equal(tokens[~ruled_out], expected[~ruled_out]) and ruled_out[2].all()
     wanted = logits.log_softmax(-1).gather(1, expected).masked_fill(ruled_out, -math.inf)
     torch.testing.assert_close(logs, wanted, rtol=1e-5, atol=1e-5)
+    some = torch.tensor([19, 2, 2, 0])
+    of_some = best_tokens(ranking, logits, count, some)
+    assert torch.equal(of_some[0], tokens[some]) and torch.equal(of_some[1], logs[some])
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])

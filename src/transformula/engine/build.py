@@ -22,7 +22,7 @@ CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 TYPES = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "d": ctypes.c_double}
 SIGNATURES = {
     "use_threads": "np", "move": "pnnnppn", "pack": "pnnppp", "multiply": "ppppppnnn", "grouped": "p", "apply": "nppn",
-    "normalize": "ppppnnnd", "attend_to": "pnnd", "best": "pnpnnnnpp",
+    "normalize": "ppppnnnd", "attend_to": "pnnd", "best": "pnpnpnnnpp",
 }  # fmt: skip
 """What the functions of the kernels are given, in order: a pointer, a whole number, a real one."""
 

@@ -1296,13 +1296,14 @@ void move(char* cache, I blocks, I whole, I part, const I* to, const I* of, I n)
 }
 
 // Of R rows x of n numbers the k largest, in order: their places, and the numbers of y there less the logarithm of the
-// sum of e^y; rows lie ldx and ldy apart. -inf where x is.
-void best(const F* x, I ldx, const F* y, I ldy, I R, I n, I k, F* logs, I* places) {
+// sum of e^y; rows lie ldx and ldy apart, and are those of the numbers `of`, else the first. -inf where x is.
+void best(const F* x, I ldx, const F* y, I ldy, const I* of, I R, I n, I k, F* logs, I* places) {
   in_parts(R, R * n * 8, [&](I r) {
-    const F* row = y + r * ldy;
+    const I from = of ? of[r] : r;
+    const F* row = y + from * ldy;
     F* log = logs + r * k;
     I* place = places + r * k;
-    largest(x + r * ldx, n, k, log, place);
+    largest(x + from * ldx, n, k, log, place);
     F whole = log_sum(row, n);
     for (I j = 0; j < k; j++)
       if (log[j] > -INFINITY || whole != whole) log[j] = row[place[j]] - whole;

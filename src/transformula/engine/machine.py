@@ -167,7 +167,8 @@ class Machine:
         ):
             return bound
         make_room(decoding, room_of(decoding), agree=self.brief and decoding.start is not None)
-        key = key_of(decoding, length, others)
+        states = states_of(decoding)
+        key = key_of(decoding, states, length, others)
         program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
         if program is None and not make:
             raise NoProgram(FEW)
@@ -176,7 +177,7 @@ class Machine:
         inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}
         bound = self.bound[length] = Bound(program, decoding, decoding.version, inputs, decoding.lengths.clone())
         named = {f"input.{name}": tensor for name, tensor in inputs.items()}
-        program.bind({**named, "lengths": bound.lengths, **states_of(decoding)})
+        program.bind({**named, "lengths": bound.lengths, **states})
         return bound
 
     def new(
@@ -222,9 +223,9 @@ def run(bound: Bound, tokens: Tensor, decoding: Decoding, others: Mapping[str, T
     return outputs["logits"] if outputs.keys() == {"logits"} else outputs
 
 
-def key_of(decoding: Decoding, length: int, others: Mapping[str, Tensor]) -> Key:
-    """What a program of one decoding needs to serve another."""
-    tensors = {**states_of(decoding), **others}
+def key_of(decoding: Decoding, states: Mapping[str, Tensor], length: int, others: Mapping[str, Tensor]) -> Key:
+    """What a program of one decoding, which holds these tensors, needs to serve another."""
+    tensors = {**states, **others}
     shapes = ((name, t.dtype, t.shape, t.stride(), t.storage_offset()) for name, t in tensors.items())
     shared = None if decoding.shared is None else (decoding.shared.count, decoding.shared.most)
     return (decoding.batch, length, room_of(decoding), decoding.start is None, shared, *shapes)

@@ -204,11 +204,9 @@ def search_batch(
     burst = burst_of(models[0]) if alone else None
     while True:
         live, own = held.live()
-        seen = written
-        if own is not None:
-            now, seen = [x[own] for x in now], None if written is None else written[own]
-        candidates = continuations(now, live, settings, stops, seen, kernels, ruled)
-        if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
+        seen = written if written is None or own is None else written[own]
+        candidates = continuations(now, live, settings, stops, seen, kernels, ruled, own)
+        if any(math.isnan(of_one[0][0]) for of_one in candidates):  # NaN is sorted before all numbers
             raise not_finite(models, max(sentence.length for sentence, _ in live))
         parents = {s: s.go_on(of_one, ends, settings) for (s, _), of_one in zip(live, candidates, strict=True)}
         if not any(parents.values()):
@@ -277,13 +275,43 @@ def write_ahead(
 
 def continuations(
     logits: Sequence[Tensor], live: Sequence[tuple[Sentence, list[int]]], settings: SearchSettings, stops: Tensor,
-    written: Tensor | None, kernels: bool = False, never: Sequence[Tensor] = (),
+    written: Tensor | None, kernels: bool = False, never: Sequence[Tensor] = (), own: Tensor | None = None,
 ) -> list[list[tuple[float, int, int]]]:  # fmt: skip
     """The best continuations (sum, slot, token) of each sentence, given with the slots of its rows, that the settings
-    allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone. `never`: tokens that are not
-    written, and those that are not first."""
-    choose = chooser(logits) if kernels else None
+    allow: with them are the `beam` best that do not end. A beam of 1 needs the best alone.
+
+    never  tokens that are not written, and those that are not first
+    own    which rows of the logits are theirs; None: all
+    """
+    ending = [] if not len(stops) else [s for s, _ in live if s.length < settings.min_length or s.length == s.most]
+    restricted = bool(ending) or written is not None or any(map(len, never))
+    if own is not None and (restricted or not kernels or len(logits) > 1):
+        logits, own = [x[own] for x in logits], None
+    choose = chooser(logits, own) if kernels else None
+    if own is not None and choose is None:
+        logits = [x[own] for x in logits]
     ranking, logs = (logits[0], logits[0]) if choose else log_probabilities(logits, settings.ensemble)
+    if restricted:
+        ranking = allowed(ranking, live, settings, stops, written, never)
+    device = ranking.device
+    sums = torch.tensor([s.beam[slot][0] for s, slots in live for slot in slots], dtype=logs.dtype, device=device)
+    places = None
+    if settings.beam > 1:
+        numbers = [n * settings.beam + slot for n, (_, slots) in enumerate(live) for slot in slots]
+        places = torch.tensor(numbers, device=device)
+    more = len(stops) if settings.beam > 1 else 0
+    arguments = (ranking, logs, sums, places, len(live), settings.beam, more)
+    found, equals = to_host(*best_continuations(*arguments, choose=choose))
+    if equals:  # rare: the places of equals at the border of a row are given by rule
+        found, _ = to_host(*best_continuations(*arguments, exact=True))
+    return found
+
+
+def allowed(
+    ranking: Tensor, live: Sequence[tuple[Sentence, list[int]]], settings: SearchSettings, stops: Tensor,
+    written: Tensor | None, never: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    """What ranks the tokens, -inf for those that the settings rule out: see `continuations`."""
     device, ruled_out = ranking.device, float("-inf")
     for ids, first in zip(never, (False, True), strict=bool(never)):
         ruled = [not first or s.length == len(s.prefix) for s, slots in live for _ in slots]
@@ -305,21 +333,13 @@ def continuations(
         assert settings.block_ngrams is not None
         blocked = repeated_ngrams(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
         ranking = ranking.masked_fill(blocked, ruled_out)
-    sums = torch.tensor([s.beam[slot][0] for s, slots in live for slot in slots], dtype=logs.dtype, device=device)
-    places = None
-    if settings.beam > 1:
-        numbers = [n * settings.beam + slot for n, (_, slots) in enumerate(live) for slot in slots]
-        places = torch.tensor(numbers, device=device)
-    more = len(stops) if settings.beam > 1 else 0
-    arguments = (ranking, logs, sums, places, len(live), settings.beam, more)
-    found, equals = to_host(*best_continuations(*arguments, choose=choose))
-    if equals:  # rare: the places of equals at the border of a row are given by rule
-        found, _ = to_host(*best_continuations(*arguments, exact=True))
-    return found
+    return ranking
 
 
-def chooser(logits: Sequence[Tensor]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]] | None:
-    """What finds the best tokens of each row by kernels; None where they do not."""
+def chooser(
+    logits: Sequence[Tensor], own: Tensor | None = None
+) -> Callable[[Tensor, int], tuple[Tensor, Tensor]] | None:
+    """What finds the best tokens of each row, or of its `own`, by kernels; None where they do not."""
     if len(logits) > 1 or logits[0].dtype != torch.float32:
         return None
     from ..engine.build import library
@@ -330,7 +350,7 @@ def chooser(logits: Sequence[Tensor]) -> Callable[[Tensor, int], tuple[Tensor, T
         library()
     except NoProgram:
         return None
-    return lambda ranking, count: best_tokens(ranking, logits[0], count)
+    return lambda ranking, count: best_tokens(ranking, logits[0], count, own)
 
 
 def read_prompts(

@@ -38,23 +38,25 @@ class Sentence:
     ) -> list[int]:
         """Take the best continuations (sum, slot, token); return the slots, of the beam before, that live on."""
         self.length += 1
+        width, cut = settings.beam, self.length == self.most and not ends
         parents: list[int] = []
         beam: list[tuple[float, Any]] = []
+        count = len(self.ended)
         for rank, (total, slot, token) in enumerate(found):
-            if not total > float("-inf"):
+            if len(beam) == width or not total > float("-inf"):  # what ends is looked at among the best alone
                 break
             text = self.beam[slot][1]
-            if token not in ends and not (self.length == self.most and not ends):
-                if len(beam) < settings.beam:
-                    parents.append(slot)
-                    beam.append((total, (text, token)))
-            elif rank < settings.beam:
+            if token not in ends and not cut:
+                parents.append(slot)
+                beam.append((total, (text, token)))
+            elif rank < width:
                 self._end(text if token in ends else (text, token), total, token in ends, settings)
         if not beam and not self.ended:
             what = f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by"
             settled = f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
             raise InputError(f"{what} {settled}")
-        self.ended = self.best(settings.beam)
+        if len(self.ended) > count:
+            self.ended = self.best(width)
         if beam and self._done(beam[0][0], self.most + (len(ends) > 0), settings):
             parents, beam = [], []
         self.beam = beam

@@ -192,7 +192,7 @@ class SearchSettings(EngineSettings):
         "probabilities", description="what an ensemble of models averages"
     )
     batch_tokens: int = Field(
-        8192,
+        16384,
         ge=1,
         description="batch size in tokens: sentences x beam x longest input, padding included, is at most this",
     )
