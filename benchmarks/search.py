@@ -52,7 +52,7 @@ BEGIN, END, LONGEST = 1, 2, 40
 BEAMS = {"greedy": 1, "beam 5": 5}
 GOALS = {"greedy": 10, "beam 5": 9}
 """Times the decoder without a cache."""
-WARM = 40  # searches, after which programs are made for all sizes of batches that come often
+WARM = 8  # searches, after which programs are made
 
 Texts = list[list[int]]
 

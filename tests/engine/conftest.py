@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.engine import machine, quickening
+from transformula.engine import machine, making, quickening
 from transformula.engine.build import library
 from transformula.engine.recording import NoProgram
 
@@ -14,6 +14,6 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         library(wait=True)
     except NoProgram as error:
         pytest.skip(str(error))
-    for module in (machine, quickening):
+    for module in (machine, making, quickening):
         monkeypatch.setattr(module, "FEWEST_STEPS", 4)
-    monkeypatch.setattr(machine, "MAX_SLOWDOWN", 1e9)
+    monkeypatch.setattr(making, "MAX_SLOWDOWN", 1e9)

@@ -92,13 +92,19 @@ def test_a_search_keeps_rows_that_are_done_and_makes_few_programs(
     model = module("translator", vocab=11, depth=1)
     sources = [[2 + (3 * row + place) % 9 for place in range(1 + (row + 1) // 2)] for row in range(8)]
     sizes: list[int] = []
-    step = machines.Machine.step
 
-    def noted(self: machines.Machine, own: Any, tokens: Tensor, decoding: Any, **others: Any) -> Any:
-        sizes.append(len(tokens))
-        return step(self, own, tokens, decoding, **others)
+    def noted(name: str) -> Any:
+        """One step, or several at once."""
+        made = getattr(machines.Machine, name)
 
-    monkeypatch.setattr(machines.Machine, "step", noted)
+        def note(self: machines.Machine, own: Any, tokens: Tensor, *rest: Any, **others: Any) -> Any:
+            sizes.append(len(tokens))
+            return made(self, own, tokens, *rest, **others)
+
+        return note
+
+    for name in ("step", "greedy"):
+        monkeypatch.setattr(machines.Machine, name, noted(name))
 
     def texts(**settings: Any) -> list[list[int]]:
         """As long as their sources allow."""
@@ -124,7 +130,7 @@ def test_rows_that_are_done_need_no_room(engine: str, beam: int) -> None:
     assert [len(of_one[0].tokens) for of_one in together] == [5, 15, 15, 15]
 
 
-def test_a_search_makes_a_program_once_its_size_has_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_makes_a_program_once_steps_have_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "FEWEST_STEPS", 12)
     model, settings = module(), SearchSettings(beam=2, max_length=9)
     for made in (0, 4, 8):  # the first of eight steps has one row

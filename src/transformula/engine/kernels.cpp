@@ -365,9 +365,9 @@ static F highest(const F* x, I n) {
   for (; i < n; i++) most = x[i] > most ? x[i] : most;
   return most;
 }
-static F log_sum(const F* x, I n) {  // of e^x
+static F log_sum(const F* x, I n, F most) {  // of e^x, of which `most` is the highest
   V sums = {};
-  F most = highest(x, n), total = 0, part[4 * W];
+  F total = 0, part[4 * W];
   I i = 0;
   for (; i + 4 * W <= n; i += 4 * W) {
     for (int j = 0; j < 4 * W; j++) part[j] = expm_(x[i + j] - most);
@@ -963,7 +963,7 @@ static F softmax_row(F* s, I n) {  // weights before they are divided; returns w
 static void softmax(const F* x, F* y, I R, I n, I logarithm) {
   for (I r = 0; r < R; r++, x += n, y += n) {
     if (logarithm) {
-      F l = log_sum(x, n);
+      F l = log_sum(x, n, highest(x, n));
       for (I i = 0; i < n; i++) y[i] = x[i] - l;
       continue;
     }
@@ -1304,7 +1304,8 @@ void best(const F* x, I ldx, const F* y, I ldy, const I* of, I R, I n, I k, F* l
     F* log = logs + r * k;
     I* place = places + r * k;
     largest(x + from * ldx, n, k, log, place);
-    F whole = log_sum(row, n);
+    const bool known = x == y && log[0] > -INFINITY;
+    F whole = log_sum(row, n, known ? log[0] : highest(row, n));
     for (I j = 0; j < k; j++)
       if (log[j] > -INFINITY || whole != whole) log[j] = row[place[j]] - whole;
   });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,15 +63,17 @@ class Code:
     reached: list[View] = field(default_factory=list)
 
 
-def constants(merged: Merged) -> set[Slot]:
-    """Memory that every step fills with the same numbers, of fixed ones alone: it is filled once."""
+def constants(merged: Merged, varying: Collection[int] = ()) -> set[Slot]:
+    """Memory that every step fills with the same numbers, of fixed ones alone: it is filled once. Not that of a tensor
+    with a `varying` size: a program of other rows has it otherwise."""
     writers: dict[Slot, list[ProgramStep]] = {}
     for step in merged.steps:
         for view in step.changes:
             writers.setdefault(view.slot, []).append(step)
     fixed: set[Slot] = set()
     for slot, steps in writers.items():  # in the order of the steps: what is read was written before
-        if slot.temporary and len(steps) == 1 and is_constant(steps[0], fixed | {slot}):
+        varies = any(size.base in varying for step in steps for view in step.results for size in view.sizes)
+        if slot.temporary and len(steps) == 1 and not varies and is_constant(steps[0], fixed | {slot}):
             fixed.add(slot)
     return fixed
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import math
 import threading
 import time
 from collections import Counter
@@ -18,29 +16,19 @@ from torch import Tensor, nn
 
 from ..errors import InputError, setting
 from ..model.decoding import Decoding
+from .between import Sizes
 from .build import library
 from .choosing import best_tokens
-from .kinds import (
-    COMPILING,
-    FEW,
-    FEWEST_STEPS,
-    FLOAT32,
-    KERNELS,
-    LARGEST,
-    MOST_PROMPT_TOKENS,
-    TOLERANCE,
-    OwnStep,
-)
+from .kinds import COMPILING, FEW, FEWEST_STEPS, KERNELS, MOST_PROMPT_TOKENS, OwnStep
+from .making import program_for, room_of
 from .packing import Packing
-from .program import StepProgram, seconds
+from .program import StepProgram
 from .prompts import FEWEST_PROMPTS, MOST_SECONDS, PASSES, PromptProgram
-from .recording import NoProgram, Recording, Walker, make_room, states_of
+from .recording import NoProgram, make_room, states_of
 
 MAX_ASKED = 1000  # sizes that are remembered without a program
 FEWEST_RECORDED = 3  # steps of which a program can be made
 MAX_FAILURES = 3  # in a row, after which no program is looked for
-ROOMS = ((512, 64), (4096, 512), (LARGEST, 4096))  # up to so many positions, in steps of so many
-TURNS, MAX_SLOWDOWN = 3, 1.5  # of a program's step beside the model's own
 Key = tuple[Any, ...]
 
 
@@ -62,8 +50,9 @@ class Machine:
     packing   how its matrices are multiplied with
     must      whether a step that no program makes is an error
     brief     batches are of one size for a few steps only: how many are to come says little
-    asked     how many steps were asked for that no program was made for yet, as few were to come
+    asked     how many steps of a kind were asked for that no program was made for yet, as few were to come
     programs  by the shapes of what they stand over
+    sizes     programs for any number of rows, by the kind of step
     readers   programs that read prompts of so many rows; None: none can
     made      how many steps programs made
     left      how many were left to the model's own code, by the reason
@@ -75,6 +64,7 @@ class Machine:
     brief: bool = False
     asked: Counter[Key] = field(default_factory=Counter)
     programs: dict[Key, list[StepProgram]] = field(default_factory=dict)
+    sizes: dict[Key, Sizes] = field(default_factory=dict)
     failures: dict[Key, list[str]] = field(default_factory=dict)
     readers: dict[int, PromptProgram | None] = field(default_factory=dict)
     bound: dict[int, Bound] = field(default_factory=dict)
@@ -155,7 +145,7 @@ class Machine:
     def bound_to(
         self, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor], make: bool = True
     ) -> Bound:
-        """A program for the next step of this decoding, one that there is or, if `make`, a new one. Raises
+        """A program for the next step of this decoding: one that there is, or, if `make`, a new one. Raises
         NoProgram."""
         length, past = tokens.shape[1], decoding.longest
         bound = self.bound.get(length)
@@ -167,36 +157,49 @@ class Machine:
         ):
             return bound
         make_room(decoding, room_of(decoding), agree=self.brief and decoding.start is not None)
-        states = states_of(decoding)
+        states = states_of(decoding, lazily=True)
         key = key_of(decoding, states, length, others)
+        inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}
+        lengths = decoding.lengths.clone()
+        given = {**{f"input.{name}": tensor for name, tensor in inputs.items()}, "lengths": lengths, **states}
+        kind = kind_of(decoding, states, length, others)
         program = next((p for p in self.programs.get(key, ()) if p.first <= past <= p.last), None)
+        if program is None and kind in self.sizes:
+            program = self.sizes[kind].program(model, decoding, inputs, given, self.packing)
         if program is None and not make:
             raise NoProgram(FEW)
         if program is None:
-            program = self.new(key, model, tokens, decoding, others)
-        inputs = {name: tensor.clone() for name, tensor in {"tokens": tokens, **others}.items()}
-        bound = self.bound[length] = Bound(program, decoding, decoding.version, inputs, decoding.lengths.clone())
-        named = {f"input.{name}": tensor for name, tensor in inputs.items()}
-        program.bind({**named, "lengths": bound.lengths, **states})
+            program = self.new((key, kind), model, decoding, inputs, given)
+        bound = self.bound[length] = Bound(program, decoding, decoding.version, inputs, lengths)
+        if any(given[name].is_meta for name in program.reads):
+            given |= states_of(decoding)
+        program.bind(given)
         return bound
 
     def new(
-        self, key: Key, model: OwnStep, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]
-    ) -> StepProgram:
-        """A new program from this past on. Raises NoProgram."""
+        self, keys: tuple[Key, Key], model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor],
+        given: Mapping[str, Tensor],
+    ) -> StepProgram:  # fmt: skip
+        """A new program from this past on; where rows come and go one that serves other numbers of them, too. Raises
+        NoProgram."""
+        key, kind = keys
         if len(self.asked) > MAX_ASKED:
             self.asked.clear()
-        self.asked[key] += 1
+        self.asked[kind] += 1
         left = decoding.capacity - decoding.longest
-        expected = self.asked[key] + (0 if self.brief else left)
+        expected = self.asked[kind] + (0 if self.brief else left)
         if (expected < FEWEST_STEPS or left < FEWEST_RECORDED) and not self.must:
             raise NoProgram(FEW)
         failures = self.failures.setdefault(key, [])
         if len(failures) >= MAX_FAILURES:
             raise NoProgram(failures[-1])
         library()
+        sizes = self.sizes.setdefault(kind, Sizes())
+        program = sizes.program(model, decoding, inputs, given, self.packing) if self.brief else None
+        if program is not None:
+            return program
         try:
-            program = program_for(model, decoding, {"tokens": tokens, **others}, self.packing, self.must)
+            program = program_for(model, decoding, inputs, self.packing, self.must)
         except NoProgram as error:
             failures.append(str(error))
             raise
@@ -206,12 +209,6 @@ class Machine:
         kept = [each for each in before if each.first < program.first or each.last > program.last]
         self.programs[key] = [*kept, program]
         return program
-
-
-def room_of(decoding: Decoding) -> int:
-    """Positions that caches get room for: programs are of one such number, so there are few."""
-    step = next(step for most, step in ROOMS if decoding.capacity <= most)
-    return -(-decoding.capacity // step) * step
 
 
 def run(bound: Bound, tokens: Tensor, decoding: Decoding, others: Mapping[str, Tensor]) -> Any:
@@ -231,112 +228,12 @@ def key_of(decoding: Decoding, states: Mapping[str, Tensor], length: int, others
     return (decoding.batch, length, room_of(decoding), decoding.start is None, shared, *shapes)
 
 
-def program_for(
-    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], packing: Packing, must: bool = False
-) -> StepProgram:
-    """A program of the steps from here on, as far as they are alike; unless it `must` be, one that is worth making.
-    Raises NoProgram."""
-    length = inputs["tokens"].shape[1]
-    first, last = decoding.longest, min(room_of(decoding), model.limit or LARGEST) - length
-    collects = gc.isenabled()
-    gc.disable()  # among all objects that PyTorch has, a third of the time
-    try:
-        return checked_program(model, decoding, inputs, (first, last), packing, must)
-    except NoProgram:
-        raise
-    except Exception as error:  # whatever a word does: the text is written all the same, by its own code
-        raise NoProgram(f"{type(error).__name__}: {error}") from error
-    finally:
-        if collects:
-            gc.enable()
-
-
-def checked_program(
-    model: OwnStep, decoding: Decoding, inputs: Mapping[str, Tensor], ends: tuple[int, int], packing: Packing,
-    must: bool,
-) -> StepProgram:  # fmt: skip
-    first, last = ends
-    with suppress(Exception):  # tables of positions grow now, not within a recording
-        Walker(model, decoding, inputs, last + 2).plain(last)
-    walker = Walker(model, decoding, inputs, last + 2)
-    recordings: dict[int, Recording] = {}
-
-    def record() -> int:
-        """Record the first two steps; how many operations the first has."""
-        recordings.clear()
-        recordings.update((past, walker.step(past)) for past in (first, first + 1))
-        return len(recordings[first].operations)
-
-    operations = record()
-    own = recordings[first]
-    # of states only those that a step replaces: what it writes into caches its own outputs show
-    replaced = {name: tensor for name, tensor in own.left.items() if tensor is not own.given.get(name)}
-    expected = {name: tensor.to(torch.float32, copy=True) for name, tensor in (own.outputs | replaced).items()}
-
-    def up_to(end: int) -> StepProgram | None:
-        try:
-            for past in {(first + end) // 2, end} - recordings.keys():
-                recordings[past] = walker.step(past)
-            used = [recordings[past] for past in (first, first + 1, (first + end) // 2, end)]
-            program = StepProgram(distinct(used), first, end, packing)
-        except Exception:  # a length at which the step is another, or none
-            return None
-        return program if program.last == end else None
-
-    program = up_to(last)
-    if program is None and record() < operations:  # one had grown all the same
-        program = up_to(last)
-    if program is None:
-        near = StepProgram([recordings[first], recordings[first + 1], walker.step(first + 2)], first, last, packing)
-        low, high = first + 2, min(near.last, last)
-        program = up_to(high)
-        while program is None and high - low > 1:
-            middle = (low + high) // 2
-            found = up_to(middle)
-            low, high = (middle, high) if found else (low, middle)
-            program = found if found and high - low <= 1 else None
-        program = program or up_to(low)
-    short = program is None or (program.last - first < FEWEST_STEPS // 2 and last - first >= FEWEST_STEPS)
-    if program is None or (short and not must):
-        raise NoProgram("its steps are alike for a few tokens only")
-    walker = Walker(model, decoding, inputs, program.last + 1)
-    hold_to(expected, program, walker, first, TOLERANCE[packing.weights])
-    if not must and packing.weights == FLOAT32:  # who asks for kernels, or for other weights, gets them
-        hold_to_speed(program, walker, first)
-    return program
-
-
-def distinct(recordings: list[Recording]) -> list[Recording]:
-    return list({recording.past: recording for recording in recordings}.values())
-
-
-def hold_to(
-    expected: Mapping[str, Tensor], program: StepProgram, walker: Walker, past: int, tolerance: float
-) -> None:
-    """Hold a program's first step, of a copy, to the model's own: its outputs, and what it leaves for later ones.
-    Raises NoProgram."""
-    given = {f"input.{name}": tensor for name, tensor in walker.inputs.items()}
-    program.bind({**given, "lengths": walker.lengths + past, **walker.before})
-    outputs = program.run(past)
-    for name, own in expected.items():
-        tensor = (outputs[name] if name in outputs else walker.before[name]).to(own)
-        finite = torch.isfinite(own)
-        largest = own[finite].abs().max() if bool(finite.any()) else torch.ones(())
-        far = (tensor - own)[finite].abs() > tolerance * largest
-        if not torch.equal(finite, torch.isfinite(tensor)) or bool(far.any()):
-            raise NoProgram("its kernels come to other numbers than the model's own code")
-
-
-def hold_to_speed(program: StepProgram, walker: Walker, past: int) -> None:
-    """Hold a program's step to the time of the model's own, by the least of a few turns, or of the first where it is
-    faster. Raises NoProgram."""
-    ours = theirs = math.inf
-    for _ in range(TURNS):
-        ours, theirs = min(ours, seconds(program.run, past)), min(theirs, seconds(walker.plain, past))
-        if ours <= theirs:
-            return
-    if ours > MAX_SLOWDOWN * theirs:
-        raise NoProgram(f"its kernels take {ours / theirs:.1f} times as long as PyTorch")
+def kind_of(decoding: Decoding, states: Mapping[str, Tensor], length: int, others: Mapping[str, Tensor]) -> Key:
+    """What is alike in programs of one step for all numbers of rows."""
+    kinds = ((name, t.dtype, t.stride()) for name, t in {**states, **others}.items())
+    shared = decoding.shared
+    each = None if shared is None else (shared.most, decoding.batch / shared.count)
+    return (length, room_of(decoding), decoding.start is None, each, *kinds)
 
 
 _MACHINES: WeakKeyDictionary[nn.Module, tuple[Key, list[Machine]]] = WeakKeyDictionary()

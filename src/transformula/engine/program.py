@@ -5,18 +5,20 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .build import CALL, library
 from .instructions import HANDLERS
 from .kinds import pool
-from .lowering import Address, Lowering, NumberCell, Word, constants
+from .lowering import Address, Code, Lowering, NumberCell, Word, constants
 from .merging import Merged, ProgramStep, merge
 from .packing import Packing
 from .recording import Recording
@@ -24,6 +26,17 @@ from .threads import ThreadChoice, use_threads
 from .views import Affine, Slot, View
 
 ALIGNMENT = 64  # bytes
+CELLS = Slot("the words of the program itself")
+
+
+@dataclass(eq=False)
+class Words:
+    """The words of a program, then its cells, each as base + slope * past, counted in bytes from the beginning of the
+    memory that it is an address of: `places` are those of each slot."""
+
+    base: NDArray[np.int64]
+    slope: NDArray[np.int64]
+    places: dict[Slot, NDArray[np.int64]]
 
 
 class StepProgram:
@@ -34,26 +47,30 @@ class StepProgram:
     """
 
     def __init__(
-        self, recordings: Sequence[Recording], first: int, last: int, packing: Packing | None = None
-    ) -> None:
+        self, recordings: Sequence[Recording], first: int, last: int, packing: Packing | None = None,
+        varying: Collection[int] = (),
+    ) -> None:  # fmt: skip
         merged = merge(recordings)
-        self.merged, self.first = merged, first
-        fix(merged, recordings[0])
+        fix(merged, recordings[0], varying)
+        self.outputs, self.first = merged.outputs, first
         self.code = Lowering(merged, HANDLERS, packing or Packing()).lower()
         self.given = dict(recordings[0].given)
         self.last = self._last(last)
-        self._place()
+        self.offsets, self.arena = self._place()
+        self.words, self.callbacks, self.threads = words_of(self.code), self.code.callbacks, ThreadChoice()
+        self._make_ready()
+
+    def _make_ready(self) -> None:
         self._relocations = self._resolve()
         self.library = library()
-        self.threads = ThreadChoice()
         self._failed: BaseException | None = None
         self._past = 0
         self._made: dict[int, Any] = {}
+        self._outputs: dict[str, Tensor] | None = None
+        self._alike = all(view.whole for view in self.outputs.values())
         self._call = CALL(self._callback)
         arrays = (self.base, self.slope, self.now)
         self._words = *(ctypes.c_void_p(array.ctypes.data) for array in arrays), ctypes.c_int64(len(self.base))
-        self._outputs: dict[str, Tensor] | None = None
-        self._alike = all(view.whole for view in merged.outputs.values())
 
     def _last(self, last: int) -> int:
         """The last past at which every view lies within the memory that it is of."""
@@ -74,48 +91,44 @@ class StepProgram:
         assert tensor is not None
         return tensor.untyped_storage().nbytes() // view.dtype.itemsize
 
-    def _place(self) -> None:
-        """Lay out the temporaries in one piece of memory."""
+    def _place(self) -> tuple[dict[Slot, int], Tensor]:
+        """Where each temporary lies in one piece of memory, and that."""
         sizes: dict[Slot, int] = {}
         for view in self.code.reached:
             if view.slot.temporary:
                 needed = max(view.end(past) for past in (self.first, self.last)) * view.dtype.itemsize
                 sizes[view.slot] = max(sizes.get(view.slot, 0), needed)
-        self.offsets, total = memory(self.code.words, sizes)
-        self.arena = torch.empty(total + 2 * ALIGNMENT, dtype=torch.uint8)
-        shift = -self.arena.data_ptr() % ALIGNMENT
-        self.arena = self.arena[shift:]
+        offsets, total = memory(self.code.words, sizes)
+        arena = torch.empty(total + 2 * ALIGNMENT, dtype=torch.uint8)
+        return offsets, arena[-arena.data_ptr() % ALIGNMENT :]
 
-    def _resolve(self) -> dict[str, list[tuple[int, int]]]:
-        """Words as base + slope * past; where addresses of what is given stand, with the bytes behind its beginning."""
-        words, cells = self.code.words, self.code.cells
-        self.base, self.slope = (np.zeros(len(words) + len(cells), np.int64) for _ in range(2))
+    def _resolve(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Make addresses of the words; where those of what is given stand, and the bytes behind its beginning."""
+        self.base, self.slope = self.words.base.copy(), self.words.slope
         self.now = np.zeros_like(self.base)
-        relocations: dict[str, list[tuple[int, int]]] = {}
-        for place, word in enumerate(words):
-            if isinstance(word, NumberCell):
-                self.base[place] = self.now.ctypes.data + 8 * (len(words) + word.place)
-            elif isinstance(word, Address):
-                self.slope[place] = word.bytes.slope
-                slot = word.slot
-                if slot.name:
-                    relocations.setdefault(slot.name, []).append((place, word.bytes.base))
-                elif slot.tensor is not None:
-                    self.base[place] = slot.tensor.untyped_storage().data_ptr() + word.bytes.base
-                else:
-                    self.base[place] = self.arena.data_ptr() + self.offsets[slot] + word.bytes.base
+        relocations = {}
+        for slot, places in self.words.places.items():
+            if slot is CELLS:
+                self.base[places] += self.now.ctypes.data
+            elif slot.name:
+                relocations[slot.name] = places, self.base[places]
+            elif slot.tensor is not None:
+                self.base[places] += slot.tensor.untyped_storage().data_ptr()
             else:
-                self.base[place], self.slope[place] = word.base, word.slope
-        for place, cell in enumerate(cells, len(words)):
-            self.base[place], self.slope[place] = cell.base, cell.slope
-        return {name: np.array(rows) for name, rows in relocations.items()}  # type: ignore[misc]
+                self.base[places] += self.arena.data_ptr() + self.offsets[slot]
+        return relocations
+
+    @property
+    def reads(self) -> Iterable[str]:
+        """Names of what is given that it reads or writes."""
+        return self._relocations.keys()
 
     def bind(self, given: Mapping[str, Tensor]) -> None:
         """Take these tensors, of the same shapes and strides as those of the recordings."""
         self.given, self._outputs = dict(given), None
         self._made.clear()
-        for name, rows in self._relocations.items():
-            self.base[rows[:, 0]] = self.given[name].untyped_storage().data_ptr() + rows[:, 1]  # type: ignore[call-overload]
+        for name, (places, behind) in self._relocations.items():
+            self.base[places] = self.given[name].untyped_storage().data_ptr() + behind
 
     def run(self, past: int) -> dict[str, Tensor]:
         """Make the step after `past` positions. Raises what an operation of PyTorch's raises."""
@@ -129,7 +142,7 @@ class StepProgram:
             failed, self._failed = self._failed, None
             raise failed
         if self._outputs is None or not self._alike:
-            self._outputs = {name: self.tensor(view) for name, view in self.merged.outputs.items()}
+            self._outputs = {name: self.tensor(view) for name, view in self.outputs.items()}
         return self._outputs
 
     def tensor(self, view: View) -> Tensor:
@@ -149,7 +162,7 @@ class StepProgram:
         try:
             operate = self._made.get(number)
             if operate is None:
-                step = self.code.callbacks[number]
+                step = self.callbacks[number]
                 operate = self._operation(step)
                 if all(leaf.whole if isinstance(leaf, View) else not leaf.slope for leaf in places(step)):
                     self._made[number] = operate
@@ -171,6 +184,26 @@ class StepProgram:
         return operate
 
 
+def words_of(code: Code) -> Words:
+    """The words of a program as numbers."""
+    count = len(code.words)
+    numbers = np.zeros((count + len(code.cells), 2), np.int64)
+    places: dict[Slot, list[int]] = {}
+    for place, word in enumerate(code.words):
+        if isinstance(word, NumberCell):
+            numbers[place] = 8 * (count + word.place), 0
+            places.setdefault(CELLS, []).append(place)
+        else:
+            number = word.bytes if isinstance(word, Address) else word
+            numbers[place] = number.base, number.slope
+            if isinstance(word, Address):
+                places.setdefault(word.slot, []).append(place)
+    for place, cell in enumerate(code.cells, count):
+        numbers[place] = cell.base, cell.slope
+    base, slope = (np.ascontiguousarray(each) for each in numbers.T)
+    return Words(base, slope, {slot: np.array(each) for slot, each in places.items()})
+
+
 def seconds(step: Callable[[int], Any], past: int) -> float:
     """How long a step takes."""
     begun = time.perf_counter()
@@ -184,9 +217,9 @@ def places(step: ProgramStep) -> list[View | Affine]:
     return [leaf for leaf in leaves if isinstance(leaf, View | Affine)]
 
 
-def fix(merged: Merged, recording: Recording) -> None:
+def fix(merged: Merged, recording: Recording, varying: Collection[int] = ()) -> None:
     """Let memory that every step fills alike be fixed, with the numbers that it had in a recording."""
-    found = constants(merged)
+    found = constants(merged, varying)
     for step, operation in zip(merged.steps, recording.operations, strict=True):
         made = operation.result if isinstance(operation.result, tuple | list) else [operation.result]
         tensors = [tensor for tensor in made if isinstance(tensor, Tensor)]

@@ -92,11 +92,12 @@ class StepRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def states_of(decoding: Decoding) -> dict[str, Tensor]:
+def states_of(decoding: Decoding, lazily: bool = False) -> dict[str, Tensor]:
     """What a decoding holds beside the lengths of its rows, by name. Several calls may read one tensor: it has the name
-    of the first."""
+    of the first. lazily: what nobody has read since rows left may be without memory."""
+    fixed = decoding.fixed_like() if lazily else decoding.fixed
     tensors = {f"state.{path}": tensor for path, tensor in tensors_of(decoding.states)}
-    tensors |= {f"fixed.{n}": value for n, value in enumerate(decoding.fixed) if isinstance(value, Tensor)}
+    tensors |= {f"fixed.{n}": value for n, value in enumerate(fixed) if isinstance(value, Tensor)}
     if decoding.shared is not None:
         shared = vars(decoding.shared).items()
         tensors |= {f"shared.{name}": value for name, value in shared if isinstance(value, Tensor)}

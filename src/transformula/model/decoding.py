@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,7 +40,9 @@ class Decoding:
         self, batch: int, capacity: int, states: list[list[Any]], modules: list[list[Any]], device: torch.device
     ) -> None:
         self.batch, self.capacity, self.states, self.modules = batch, capacity, states, modules
-        self.fixed: list[Any] = []
+        self._fixed: list[Any] = []
+        self._of_row: list[bool] = []
+        self._taken: Tensor | None = None
         self.given = False
         self.shared: SharedSequences | None = None
         self.version = 0
@@ -49,6 +52,33 @@ class Decoding:
         self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
         self._spare: dict[Kept, Tensor | None] = {}  # memory of what `select` has moved, for its next call
+
+    @property
+    def fixed(self) -> list[Any]:
+        if self._taken is not None:
+            rows = self._taken
+            self.fixed = [f[rows] if of_row else f for f, of_row in zip(self._fixed, self._of_row, strict=True)]
+        return self._fixed
+
+    @fixed.setter
+    def fixed(self, values: list[Any]) -> None:
+        self._fixed, self._of_row, self._taken = values, [False] * len(values), None
+
+    def fixed_like(self) -> list[Any]:
+        """`fixed`, with tensors without memory in the place of those of which rows were not taken yet: nobody has read
+        them since."""
+        if self._taken is None:
+            return self._fixed
+        return [
+            torch.empty(self.batch, *f.shape[1:], dtype=f.dtype, device="meta") if of_row else f
+            for f, of_row in zip(self._fixed, self._of_row, strict=True)
+        ]
+
+    def _take_fixed(self, rows: Tensor) -> None:
+        """Let `fixed` be of these rows of the batch."""
+        if self._taken is None:
+            self._of_row = [isinstance(f, Tensor) and f.shape[0] == self.batch for f in self._fixed]
+        self._taken = rows if self._taken is None else self._taken[rows]
 
     def _note_sizes(self, sizes: list[int]) -> None:
         """`sizes` are `lengths`, where no device need be waited for."""
@@ -115,14 +145,16 @@ class Decoding:
         of_row = [self._sequences[row] for row in chosen]
         replaced = len(chosen) != self.batch or of_row != self._sequences or agreed != (self.start is not None)
         if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
-            self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
+            self._take_fixed(rows)
         before, self.batch = self.batch, len(chosen)
         sequences = self._share(of_row)
         replaced |= self._select_caches(rows, chosen, before)
+        alike: dict[int, tuple[Tensor, Tensor]] = {}  # what several calls read stays one
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if isinstance(states[place], CrossCache):
-                    states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
+                    if sequences is not None:
+                        states[place] = states[place].shared_as_before(alike, partial(module.reorder, rows=sequences))
                 elif not isinstance(states[place], Cache):
                     replaced |= states[place] is not None
                     states[place] = module.reorder(states[place], rows)

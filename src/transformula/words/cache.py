@@ -266,8 +266,10 @@ class CrossCache:
     def keep(self, k: Tensor, v: Tensor, real: Tensor | None, at: At) -> None:
         """What `one_per_sequence` made keys and values of; real (sequences or 1, keys), bool."""
         count = at.lengths.shape[0] if at.shared is None else at.shared.count
-        # a sequence without rows of its own has one
-        self.keys, self.values = (x if x.shape[0] == count else x.expand(count, -1, -1, -1) for x in (k, v))
+        # a sequence without rows of its own has one; each head lies in one piece, as where rows are taken of them
+        self.keys, self.values = (
+            x.contiguous() if x.shape[0] == count else x.expand(count, -1, -1, -1) for x in (k, v)
+        )
         if real is None:
             return
 
@@ -277,6 +279,16 @@ class CrossCache:
             return bias, None if not tracing() and bool(some.all()) else some
 
         self.bias, self.some = at.once(("real keys", id(real)), hidden)
+
+    def shared_as_before(
+        self, alike: dict[int, tuple[Tensor, Tensor]], reorder: Callable[[CrossCache], CrossCache]
+    ) -> CrossCache:
+        """Reordered; what several caches have in common stays one tensor: `alike` has each, and what came of it."""
+        before = {name: tensor for name in ("bias", "some") if (tensor := getattr(self, name)) is not None}
+        state = reorder(self)
+        for name, tensor in before.items():
+            setattr(state, name, alike.setdefault(id(tensor), (tensor, getattr(state, name)))[1])
+        return state
 
     def last(self, keep: int) -> CrossCache:
         """Nothing: keys and values are made again in each segment."""
